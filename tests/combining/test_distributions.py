@@ -13,10 +13,10 @@ import semidp
 from semidp import Budget, Plan, Release, combine
 from semidp.cli import run
 from semidp.errors import InputError, Refused
-from semidp.inference.combined.combined_distributions import CombinedDistribution
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.publish.rechecking.release_check import recheck
 from semidp.publish.statistics.distribution.request import DistributionRequest
+from semidp.publish.statistics.protocol.statistic import PublishedStatistic
 
 STEPS = 9
 WARDS, SEXES = "abc", "fm"
@@ -49,9 +49,9 @@ def released(
     return semidp.run(plan, people(), SeededRandomness(seed))
 
 
-def pooled(*releases: Release) -> CombinedDistribution:
+def pooled(*releases: Release) -> PublishedStatistic:
     (result,) = combine(*releases).results
-    assert isinstance(result, CombinedDistribution)
+    assert isinstance(result, PublishedStatistic)
     return result
 
 
@@ -63,8 +63,8 @@ def dense(releases: list[Release], names: list[str], sizes: list[int]) -> tuple[
     designs = {}
     for release in releases:
         (result,) = release.results
-        space = result.distributions.space
-        law_variance = result.distributions.mechanism.sampler.variance
+        space = result.analysis.space
+        law_variance = result.analysis.mechanism.sampler.variance
         differences = np.asarray(result.noisy).reshape(-1, STEPS)
         start = 0
         for block, counts in zip(space.blocks, space.counts, strict=True):
@@ -124,7 +124,7 @@ SETS = {
 def test_differences_are_those_of_dense_least_squares(name: str) -> None:
     releases = SETS[name]()
     result = pooled(*releases)
-    pool = result.distributions.pool
+    pool = result.analysis.pool
     estimates, variances = dense(releases, ["ward", "sex"], [3, 2])
     compared, start = 0, 0
     for block, counts in zip(pool.space.blocks, pool.space.counts, strict=True):
@@ -138,7 +138,7 @@ def test_differences_are_those_of_dense_least_squares(name: str) -> None:
         start += counts.size
     assert compared >= 3
     # F follows from the differences, and both ends are exact.
-    shares = result.sets[0].curves["share"]
+    shares = result.sheets[0]["share"].reshape(-1, STEPS)
     assert (np.diff(shares, axis=1) >= -1e-12).all()
 
 
@@ -146,9 +146,9 @@ def test_an_average_of_two_equal_measurements_has_the_law_of_their_mean() -> Non
     """Coarse noise: half-widths from atoms of (X + Y)/2, listed one by one, and not z·sd."""
     releases = [released([["ward"]], Budget.zcdp(8), seed) for seed in (1, 2)]
     result = pooled(*releases)
-    law = releases[0].results[0].distributions.mechanism.sampler
-    tree = result.distributions.space.tree
-    widths = result.distributions.block_half_widths(None)[0]
+    law = releases[0].results[0].analysis.mechanism.sampler
+    tree = result.analysis.space.tree
+    widths = result.analysis.block_half_widths(None)[0]
     # The root's gap: F = (n + D)/2, so that its error is (X + Y)/4.
     root = int(tree.levels[0][0])
     chances: dict[Fraction, float] = {}
@@ -178,14 +178,16 @@ def test_intervals_and_bands_hold_as_often_as_they_say() -> None:
             released([["ward"], ["sex"]], Budget.zcdp("0.02"), 2 * seed),
             released([["ward"]], Budget.zcdp("0.02"), 2 * seed + 1),
         )
-        pooled_counts = result.distributions
+        pooled_counts = result.analysis
         counts = pooled_counts.unbiased_counts(result.request.by[0])
         widths = pooled_counts.block_half_widths(result.request.by[0])
         sizes = pooled_counts.sizes(result.request.by[0])[:, None]
         errors = np.abs(counts - sizes * np.stack([truth[place] for place in range(3)]))
         inside.append((errors <= widths + 1e-9).mean())
         narrow.append((errors <= 0.85 * widths).mean())
-        curves = result.sets[0].curves
+        curves = {
+            name: result.sheets[0][name].reshape(3, -1) for name in ("band_lower", "band_upper")
+        }
         for place in range(3):
             low, high = curves["band_lower"][place], curves["band_upper"][place]
             held = (low <= truth[place] + 1e-9) & (truth[place] <= high + 1e-9)
@@ -210,9 +212,8 @@ def test_the_folder_is_a_release_like_any_other(tmp_path, capsys) -> None:
     document = json.loads((both / "release.json").read_text())
     assert recheck(again, document, both).disagreements == ()
     (result,) = again.results
-    (median,) = combine(*releases).results[0].quantiles("1/2", by=result.request.by[0])
-    listed = result.sets[0].listed[2]
-    assert np.array_equal(listed.values, median.values)
+    (median,) = combine(*releases).results[0].analysis.quantiles(["1/2"], result.request.by[0])
+    assert np.array_equal(result.sheets[1]["q0.5"], median.values)
     assert "from 2 releases" in capsys.readouterr().out
     assert "2 releases cut the range of values" in (both / "report.html").read_text()
     file = both / "distribution-days-by-ward-quantiles.csv"
@@ -227,12 +228,12 @@ def test_variances_are_at_most_the_better_ones() -> None:
     result = pooled(*releases)
     compared = 0
     for block in result.request.by:
-        terms, _ = result.distributions.pool.terms(block)
+        terms, _ = result.analysis.pool.terms(block)
         stated = sum(term.variance for term in terms[0])
         for release in releases:
             (published,) = release.results
             if block in published.request.by:
-                assert stated <= published.distributions.mechanism.sampler.variance * (1 + 1e-9)
+                assert stated <= published.analysis.mechanism.sampler.variance * (1 + 1e-9)
                 compared += 1
     assert compared == 4
 
@@ -264,7 +265,7 @@ def test_tables_and_distributions_stand_side_by_side() -> None:
     both = combine(*releases)
     assert [type(result).__name__ for result in both.results] == [
         "CombinedTables",
-        "CombinedDistribution",
+        "PublishedStatistic",
     ]
     assert both.guarantee.tradeoff.implied_rho() == pytest.approx(0.4)
     document = both.to_json()

@@ -57,7 +57,7 @@ def test_means_by_school(call, pupils, tmp_path):
     assert "with noise mean of score by school: 2 groups" in text
     release = Release.load(out)
     (group,) = release.groups
-    assert group.outcome.steps == 800_000
+    assert group.request.outcome.steps == 800_000
     assert release.guarantee.adjacency.a == 2
     assert release.private
     assert (

@@ -9,7 +9,6 @@ import semidp
 from semidp import Release
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.publish.statistics.outcomes.confidence import Confidence
-from semidp.publish.statistics.sums import words as sums_words
 
 NUMBER = re.compile(r"-?[\d,]+(?:\.\d+)?")
 
@@ -50,10 +49,10 @@ def test_no_number_on_a_terminal_has_more_digits_than_its_error(release: Release
 
 def test_ends_of_intervals_are_rounded_outward_in_the_report(release: Release) -> None:
     result = release.results[0]
-    section, differences = sums_words.sections(result)
+    section, differences = result.sections()
     lower, upper = section.columns.index("lower"), section.columns.index("upper")
-    intervals = result.intervals[0][0]
-    for row, low, high in zip(section.rows, intervals.lower, intervals.upper, strict=True):
+    sheet = result.sheets[0]
+    for row, low, high in zip(section.rows, sheet["lower"], sheet["upper"], strict=True):
         shown = [float(row[place].replace(",", "")) for place in (lower, upper)]
         assert shown[0] <= low
         assert shown[1] >= high
@@ -62,7 +61,7 @@ def test_ends_of_intervals_are_rounded_outward_in_the_report(release: Release) -
 
 
 def test_a_notebook_shows_what_the_error_leaves_and_the_file_all_of_it(release: Release) -> None:
-    sheet = release.results[0].sheets()[0]
+    sheet = release.results[0].sheets[0]
     mean = sheet.to_dict()["mean"][1]
     assert repr(mean) not in sheet._repr_html_()
     assert repr(mean).encode() in sheet.csv()

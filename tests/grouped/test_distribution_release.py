@@ -25,8 +25,9 @@ from semidp.promise.spaces.adjacency import Ball, Exchange
 from semidp.promise.tradeoff.curves import gaussian
 from semidp.publish import TableRequest
 from semidp.publish.rechecking.release_check import recheck
-from semidp.publish.statistics.distribution.published import CURVES, PublishedDistribution
+from semidp.publish.statistics.distribution.published import cut_places
 from semidp.publish.statistics.distribution.request import DistributionRequest
+from semidp.publish.statistics.protocol.statistic import PublishedStatistic
 
 pytestmark = pytest.mark.pictures
 
@@ -73,7 +74,7 @@ def folder(made: Path, tmp_path: Path) -> Path:
     return tmp_path / "release"
 
 
-def only(release: Release) -> PublishedDistribution:
+def only(release: Release) -> PublishedStatistic:
     (result,) = release.distributions
     return result
 
@@ -155,9 +156,7 @@ def test_the_front_asks_for_it() -> None:
     assert result.request.by == (semidp.Margin("school"),)
     assert release.guarantee.tradeoff == gaussian(2)
     assert set(result.columns_by_name()) == {"distribution-score", "distribution-score-quantiles"}
-    assert "PublishedDistribution('distribution-score': by school, rounded gaussian)" in repr(
-        result
-    )
+    assert "'distribution-score': distribution of score by school, rounded" in repr(result)
     assert result._repr_html_().count("<table") == 2
 
 
@@ -173,7 +172,9 @@ def test_groups_without_exact_counts_are_refused() -> None:
 def test_what_is_published_is_near_the_truth(folder: Path) -> None:
     result = only(Release.load(folder))
     records = pupils()
-    for part, feature in zip(result.sets, ("school", "year"), strict=True):
+    cuts = cut_places(result.request)
+    for number, feature in enumerate(("school", "year")):
+        curves, part = result.sheets[2 * number : 2 * number + 2]
         for place, (level,) in enumerate(part.groups):
             own = [
                 s
@@ -182,12 +183,13 @@ def test_what_is_published_is_near_the_truth(folder: Path) -> None:
             ]
             assert part.counts[place] == len(own)
             values = np.array(own)
-            truth = np.array([(values < cut).mean() for cut in result.cuts])
-            low, high = part.curves["band_lower"][place], part.curves["band_upper"][place]
+            truth = np.array([(values < cut).mean() for cut in cuts])
+            rows = slice(place * len(cuts), (place + 1) * len(cuts))
+            low, high = curves["band_lower"][rows], curves["band_upper"][rows]
             assert (low <= truth + 1e-9).all()
             assert (truth <= high + 1e-9).all()
-            below = part.listed[-2]
-            assert below.lower[place] <= (values < 10).mean() <= below.upper[place]
+            share = (values < 10).mean()
+            assert part["below_10_lower"][place] <= share <= part["below_10_upper"][place]
 
 
 def test_a_folder_is_read_back_and_answers_more(plan: Plan, folder: Path) -> None:
@@ -196,27 +198,26 @@ def test_a_folder_is_read_back_and_answers_more(plan: Plan, folder: Path) -> Non
         only(semidp.run(plan, pupils(), SeededRandomness(4))),
     )
     assert result.noisy.tolist() == again.noisy.tolist()
-    for one, other in zip(result.sets, again.sets, strict=True):
-        for name in CURVES:
-            assert one.curves[name].tolist() == other.curves[name].tolist()
+    for one, other in zip(result.sheets, again.sheets, strict=True):
+        assert one.to_dict() == other.to_dict()
     by = semidp.Margin("school")
-    (third,) = result.quantiles("1/3", by=by)
+    (third,) = result.analysis.quantiles(["1/3"], by)
     assert third.names == (("a",), ("b",), ("c",))
     assert (third.lower <= third.upper).all()
-    listed = result.sets[0].listed
-    (median,) = result.quantiles("1/2", by=by)
-    assert median.upper.tolist() == listed[2].upper.tolist()
-    assert result.shares_below(10, by=by).lower.tolist() == listed[5].lower.tolist()
+    listed = result.sheets[1]
+    (median,) = result.analysis.quantiles(["1/2"], by)
+    assert median.upper.tolist() == listed["q0.5_upper"].tolist()
+    assert result.analysis.shares_below(10, by).lower.tolist() == listed["below_10_lower"].tolist()
     with pytest.raises(InputError, match="say by which groups"):
-        result.quantiles("1/2")
+        result.analysis.quantiles(["1/2"])
 
 
 def test_the_report_and_the_terminal_say_what_there_is(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     page = (folder / "report.html").read_text()
-    assert "Published distribution of score by school and by year" in page
-    assert "The same by year" in page
+    assert "Published distribution of score by school" in page
+    assert "Published distribution of score by year" in page
     assert "share below 15.5" in page
     assert page.count("<svg") >= 2
     assert command(["show", str(folder)]) == 0
@@ -227,11 +228,11 @@ def test_the_report_and_the_terminal_say_what_there_is(
 
 def test_a_picture_has_a_panel_a_group_and_none_without_records(folder: Path) -> None:
     result = only(Release.load(folder))
-    figure = result.plot()
+    figure = result.plot(by=1)
     assert [axes.get_title() for axes in figure.axes] == ["a", "b", "c"]
     many = {"group": [str(k) for k in range(40)] * 2, "score": [1.0] * 80}
     asked = DistributionRequest(SCORE, [["group"]], budget=Budget.gdp(1))
-    drawn = only(semidp.run(Plan([asked], ["group"]), many, SeededRandomness(1))).plot()
+    drawn = only(semidp.run(Plan([asked], ["group"]), many, SeededRandomness(1))).plot(by=1)
     assert sum(bool(axes.get_title()) for axes in drawn.axes) == 12
 
 
@@ -392,7 +393,7 @@ def test_a_dry_run_and_compare_say_how_far_off_it_would_be(
         == 0
     )
     result = only(Release.load(Path("made")))
-    assert result.distributions.half_widths.mean() == foreseen["half_width"]
+    assert result.analysis.half_widths.mean() == foreseen["half_width"]
     assert result.request.level == Fraction(19, 20)
 
 

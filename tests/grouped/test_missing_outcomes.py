@@ -49,7 +49,7 @@ def test_missing_outcomes_are_refused_unless_said() -> None:
 def test_nobody_is_lost_from_the_exact_sizes_and_the_mean_is_of_those_who_answered() -> None:
     release = mean(missing={"pay": "exact"})
     estimates = release.groups[0].estimates[0]
-    rows = {levels: (count, value) for levels, count, value, _ in estimates.rows()}
+    rows = {levels: (count, value) for levels, count, value, *_ in estimates.rows()}
     assert rows == {
         ("a",): (40, pytest.approx(15, abs=0.01)),
         ("b",): (20, pytest.approx(40, abs=0.01)),
@@ -123,7 +123,7 @@ def test_a_forecast_is_of_those_who_answered() -> None:
         prepared = semidp.prepare(what, people)
         ((request, mechanism),) = prepared.calibrated_requests
         (forecast,) = request.forecast(mechanism, prepared.scope)
-        errors.append(forecast.errors)
+        errors.append(forecast.numbers)
     assert errors[0] == errors[1]
 
 
@@ -173,7 +173,7 @@ def test_a_proportion_of_a_text_value_with_missing_ones() -> None:
         PEOPLE, wanted, mu=10**6, missing={"ok": "exact"}, randomness=SeededRandomness(1)
     )
     rows = {
-        levels: (count, value) for levels, count, value, _ in release.groups[0].estimates[0].rows()
+        levels: (count, value) for levels, count, value, *_ in release.groups[0].estimates[0].rows()
     }
     assert rows == {
         ("a",): (40, pytest.approx(0.5, abs=1e-3)),

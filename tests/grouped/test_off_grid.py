@@ -22,6 +22,7 @@ from semidp.promise.sensitivity.distribution_space import (
 from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.publish.sources.reader import read_histogram
+from semidp.publish.statistics.distribution.published import cut_places
 from semidp.publish.statistics.quantiles.request import QuantileRequest
 from semidp.publish.statistics.sums.request import GroupRequest
 
@@ -129,24 +130,25 @@ def test_intervals_hold_the_records_and_not_their_rounded_values(name: str) -> N
     for seed in range(DRAWS):
         release = redrawn(prepared, seed)
         (curve,), (chosen,), (mean,) = release.distributions, release.quantiles, release.groups
-        (part,) = curve.sets
-        listed = dict(zip(curve.headings, part.listed, strict=True))
+        by = curve.request.by[0]
+        tenth, median = curve.analysis.quantiles(["0.1", "0.5"], by)
+        chosen_tenth, chosen_median = chosen.analysis.intervals()
         found = {
-            "share": (listed[f"below_{line}"], below),
-            "tenth": (listed["q0.1"], in_order[ranks[0]]),
-            "median": (listed["q0.5"], in_order[ranks[1]]),
-            "chosen tenth": (chosen.intervals[0][0], in_order[ranks[0]]),
-            "chosen median": (chosen.intervals[0][1], in_order[ranks[1]]),
-            "mean": (mean.intervals[0][0], values.mean()),
+            "share": (curve.analysis.shares_below(line), below),
+            "tenth": (tenth, in_order[ranks[0]]),
+            "median": (median, in_order[ranks[1]]),
+            "chosen tenth": (chosen_tenth, in_order[ranks[0]]),
+            "chosen median": (chosen_median, in_order[ranks[1]]),
+            "mean": (mean.analysis.mean_intervals(), values.mean()),
             # what was printed before: the records whose rounded value lies below the line
-            "cut at a half step": (curve.shares_below(float(line) - 0.5), below),
+            "cut at a half step": (curve.analysis.shares_below(float(line) - 0.5), below),
         }
         for what, (interval, truth) in found.items():
             misses[what] += not interval.lower[0] <= truth <= interval.upper[0]
-        truth = np.array([(values < cut).mean() for cut in curve.cuts])
-        low, high = part.curves["band_lower"][0], part.curves["band_upper"][0]
+        truth = np.array([(values < cut).mean() for cut in cut_places(curve.request)])
+        low, high = curve.sheets[0]["band_lower"], curve.sheets[0]["band_upper"]
         misses["band"] += not ((low <= truth) & (truth <= high)).all()
-        rounded = listed["q0.1"]
+        rounded = tenth
         misses["rounded tenth"] += not (
             rounded.lower[0] + 0.5 <= in_order[ranks[0]] <= rounded.upper[0] - 0.5
         )
@@ -168,7 +170,7 @@ def test_a_line_between_cuts_has_the_interval_of_both() -> None:
         ("2", 0.2, 0.4, 0.6),
         ("10", 1.0, 1.0, 1.0),
     ):
-        share = curve.shares_below(line)
+        share = curve.analysis.shares_below(line)
         assert [share.lower[0], share.values[0], share.upper[0]] == pytest.approx(
             [low, value, high]
         )

@@ -49,7 +49,7 @@ def test_a_request_draws_what_the_function_draws(budget, strata):
         table, budget, strata=strata, alternative="greater", randomness=SeededRandomness(3)
     )
     (published,) = release.results
-    assert (published.result.u, published.result.p_value) == (alone.u, alone.p_value)
+    assert (published.analysis.u, published.analysis.p_value) == (alone.u, alone.p_value)
     assert release.guarantee.tradeoff == alone.guarantee.tradeoff
     assert release.guarantee.adjacency == alone.guarantee.adjacency
 
@@ -64,10 +64,10 @@ def test_plans_and_releases_are_read_back(tmp_path: Path):
     release.save(tmp_path / "release")
     again = Release.load(tmp_path / "release")
     (before,), (after,) = (
-        [part for part in one.results if part.key == "odds_ratios"] for one in (release, again)
+        [part for part in one.results if part.list_key == "odds_ratios"] for one in (release, again)
     )
-    assert after.result == before.result
-    assert after.result.confidence_interval(0.9) == before.result.confidence_interval(0.9)
+    assert after.analysis == before.analysis
+    assert after.analysis.confidence_interval(0.9) == before.analysis.confidence_interval(0.9)
     found = recheck(
         again, read_document(tmp_path / "release" / "release.json"), tmp_path / "release"
     )

@@ -196,10 +196,10 @@ def test_what_is_foreseen_of_an_outcome_is_what_comes_out() -> None:
         < mean["largest_standard_error"]
         < mean["standard_error_of_sums"]
     )
-    fitted = release.regressions[0]
+    fitted = release.regressions[0].estimates[0]
     np.testing.assert_allclose([*regression["standard_errors"].values()], fitted.standard_errors)
-    assert release.quantiles[0].rank_error == median["rank_error"] > 0
-    assert release.distributions[0].distributions.band_widths.max() == distribution["band"] > 0
+    assert release.quantiles[0].facts["rank_error"] == median["rank_error"] > 0
+    assert release.distributions[0].analysis.band_widths.max() == distribution["band"] > 0
 
 
 SETS = [["sex"], ["region"]]
@@ -239,8 +239,8 @@ def test_errors_of_coefficients_are_foreseen(coding: str) -> None:
     request = RegressionRequest(OUTCOME, ["sex", "age"], Budget.gdp(1), coding=coding)
     plan = Plan([request], invariants=[["sex", "age"]], levels_from_data=True)
     (entry,) = forecast(prepare(plan, PEOPLE)).document["statistics"]
-    (fitted,) = run(plan, PEOPLE).regressions
-    assert tuple(entry["standard_errors"]) == fitted.terms
+    (fitted,) = run(plan, PEOPLE).regressions[0].estimates
+    assert [(name,) for name in entry["standard_errors"]] == list(fitted.groups)
     np.testing.assert_allclose([*entry["standard_errors"].values()], fitted.standard_errors)
 
 
@@ -250,7 +250,7 @@ def test_errors_of_a_logistic_regression_are_foreseen_at_even_odds() -> None:
     plan = Plan([request], invariants=["sex"], levels_from_data=True)
     (entry,) = forecast(prepare(plan, even)).document["statistics"]
     seeded = RunOptions(randomness=SeededRandomness(1))
-    errors = run(plan, even, seeded).regressions[0].standard_errors
+    errors = run(plan, even, seeded).regressions[0].estimates[0].standard_errors
     np.testing.assert_allclose([*entry["standard_errors"].values()], errors, rtol=0.01)
     assert entry["at_even_odds"]
 
@@ -267,7 +267,7 @@ def test_errors_of_those_who_answered_are_foreseen(statistic: str) -> None:
     estimates = run(plan, people, seeded).answers[0].estimates[0]
     expected = ends_and_median(estimates.standard_errors)
     np.testing.assert_allclose(foretold_errors(entry), expected, rtol=0.05)
-    np.testing.assert_allclose(entry["standard_error_of_answered"], estimates.answered_errors)
+    np.testing.assert_allclose(entry["standard_error_of_answered"], estimates["answered_error"])
 
 
 def test_quantiles_of_nobody_have_a_forecast() -> None:
@@ -291,6 +291,7 @@ def test_the_error_of_a_mean_that_is_foreseen_is_that_of_the_means(sets: list) -
     ((foreseen,),) = forecast(prepared).by_request
     result = run(prepared.plan, PEOPLE).results[0]
     errors = np.concatenate([part.standard_errors for part in result.estimates])
-    assert foreseen.errors.smallest == pytest.approx(errors.min())
-    assert foreseen.errors.largest == pytest.approx(errors.max())
-    assert foreseen.standard_error > 5 * foreseen.errors.largest
+    numbers = foreseen.numbers
+    assert numbers["smallest_standard_error"] == pytest.approx(errors.min())
+    assert numbers["largest_standard_error"] == pytest.approx(errors.max())
+    assert numbers["standard_error_of_sums"] > 5 * numbers["largest_standard_error"]

@@ -155,9 +155,11 @@ def test_words_put_no_bare_number_before_a_plural():
         "{most} members",
         "{len(release.sources)} releases",
         "{len(request.tables)} tables",
+        "{len(sources)} releases",
     }
     package = Path(semidp.__file__).parent
     files = [*package.rglob("*words.py"), package / "present" / "report" / "sentences.py"]
+    files += [*(package / "publish" / "statistics").glob("*/published.py")]
     files.append(package / "promise" / "spaces" / "linked.py")
     bare, counted = [], 0
     for file in files:

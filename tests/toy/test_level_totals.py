@@ -38,7 +38,6 @@ from semidp.publish import TableRequest
 from semidp.publish.rechecking.release_check import recheck
 from semidp.publish.statistics import registry
 from tests.toy.level_totals.kind import KIND
-from tests.toy.level_totals.published import LevelTotal
 from tests.toy.level_totals.request import LevelTotalRequest
 from tests.toy.level_totals.space import LevelTotalSpace
 
@@ -148,18 +147,19 @@ def test_it_is_prepared_and_measured(plan: Plan) -> None:
     assert [mechanism.scale for mechanism in prepared.mechanisms] == [4.0]
     assert prepared.values[0].tolist() == [TOTAL]
     (result,) = semidp.run(plan, PEOPLE, SeededRandomness(4)).results
-    assert isinstance(result, LevelTotal)
-    assert abs(result.total - TOTAL) < 8 * result.standard_error
-    assert result.total == result.noisy[0]
+    (sheet,) = result.estimates
+    assert abs(sheet.values[0] - TOTAL) < 8 * sheet.standard_errors[0]
+    assert sheet.values.tolist() == result.noisy.tolist()
 
 
 def test_exact_counts_fix_it_so_that_nothing_is_drawn(tmp_path: Path) -> None:
     plan = Plan([LevelTotalRequest("size", Budget.gdp(1))], ["size"])
     release = semidp.run(plan, PEOPLE, SeededRandomness(4))
     (result,) = release.results
-    assert isinstance(result, LevelTotal)
     # Levels that are read from the data are in the order of the alphabet: large, middle, small.
-    assert (result.noise.mechanism, result.total, result.standard_error) == ("no noise", 50.0, 0.0)
+    (sheet,) = result.estimates
+    assert result.noise.mechanism == "no noise"
+    assert (sheet["total"].tolist(), sheet["standard_error"].tolist()) == ([50.0], [0.0])
     release.save(tmp_path / "exact")
     assert Release.load(tmp_path / "exact").results[0].noise.absent
 
@@ -168,9 +168,8 @@ def test_a_folder_is_read_back(plan: Plan, folder: Path) -> None:
     loaded = Release.load(folder)
     (result,) = loaded.results
     (again,) = semidp.run(plan, PEOPLE, SeededRandomness(4)).results
-    assert isinstance(result, LevelTotal)
-    assert isinstance(again, LevelTotal)
-    assert (result.total, result.noisy.tolist()) == (again.total, again.noisy.tolist())
+    assert result.estimates[0].to_dict() == again.estimates[0].to_dict()
+    assert loaded["total-size"].to_dict() == again.estimates[0].to_dict()
     assert loaded.plan == plan
     assert (folder / "report.html").is_file()
 
@@ -184,8 +183,45 @@ def test_it_stands_beside_other_requests(tmp_path: Path) -> None:
     plan = Plan(requests, ["sex"], [SIZES])
     semidp.run(plan, PEOPLE, SeededRandomness(4)).save(tmp_path / "both")
     loaded = Release.load(tmp_path / "both")
-    assert [result.key for result in loaded.results] == ["tables", "level_totals"]
+    assert [result.list_key for result in loaded.results] == ["tables", "level_totals"]
     assert loaded.guarantee.tradeoff == Gaussian(Fraction(2))  # μ² = 1 + 1
+
+
+def test_the_report_the_workbook_and_the_descriptions_show_it(plan: Plan, tmp_path: Path) -> None:
+    """It writes none of them: they follow from the roles of its columns."""
+    openpyxl = pytest.importorskip("openpyxl")
+    release = semidp.run(plan, PEOPLE, SeededRandomness(4))
+    release.save(tmp_path / "release", form="xlsx")
+    (sheet,) = release.results[0].estimates
+    page = (tmp_path / "release" / "report.html").read_text()
+    assert "Published level total of size" in page
+    assert f"{sheet.values[0]:.0f}" in page
+    book = openpyxl.load_workbook(tmp_path / "release" / "tables.xlsx")
+    assert "total-size" in book.sheetnames
+    described = json.loads((tmp_path / "release" / "csv-metadata.json").read_text())
+    (columns,) = [table["tableSchema"]["columns"] for table in described["tables"]]
+    assert columns[0]["dc:description"] == "the sum of the places of all records' levels"
+    assert disagreements(tmp_path / "release") == ()
+
+
+def test_it_stands_beside_a_table_by_parts(tmp_path: Path) -> None:
+    people = {**PEOPLE, "state": ["n", "n", "s", "s"] * 10, "ward": [*"abcd"] * 10}
+    plan = Plan(
+        [
+            TableRequest(["ward", "sex"], Budget.gdp(1)),
+            LevelTotalRequest("size", Budget.gdp(1)),
+        ],
+        ["state"],
+        [SIZES],
+        nests=[semidp.Nest(["state", "ward"])],
+        levels_from_data=True,
+    )
+    out = tmp_path / "parts"
+    options = semidp.RunOptions(out=out, randomness=SeededRandomness(4))
+    semidp.run(plan, people, options, partition="state")
+    loaded = Release.load(out)
+    assert "total-size" in {result.name for result in loaded.results}
+    assert disagreements(out) == ()
 
 
 # --- recheck

@@ -29,9 +29,9 @@ from semidp.publish.pipeline import RunOptions, run_plan
 from semidp.publish.plots.style import png
 from semidp.publish.rechecking.release_check import load_consistent
 from semidp.publish.statistics.odds_ratio.measured_ratio import OddsRatioResult
+from semidp.publish.statistics.odds_ratio.published import test_rows
 from semidp.publish.statistics.odds_ratio.request import OddsRatioRequest
 from semidp.publish.statistics.odds_ratio.umpu import Alternative, Interval
-from semidp.publish.statistics.odds_ratio.words import test_rows
 
 _NO_LEDGER = (
     "No ledger was given: other releases of the same data are not accounted for, and together"
@@ -193,7 +193,7 @@ def odds_ratio(
             source,
             RunOptions(randomness=o.choose_randomness(seed), ledger=book, label=label),
         )
-    scope, result = done.scope, done.results[0].result  # type: ignore[attr-defined]
+    scope, result = done.scope, done.odds_ratios[0].analysis
     interval = result.confidence_interval(confidence)
     warnings = [
         *scope.warnings,

@@ -42,7 +42,7 @@ def best_answered(
     ... )
     >>> plan = semidp.Plan([evolve(request, level="0.95")], invariants=["ward"])
     >>> release = semidp.run(plan, {"ward": ["a", "b"] * 50, "days": [7, 4, 2, 1] * 25})
-    >>> [(result.key, result.name) for result in release.results]
+    >>> [(result.list_key, result.name) for result in release.results]
     [('distributions', 'median-days')]
     """
     requests: list[Request] = []

@@ -297,7 +297,7 @@ class ReleaseFiles(ReleaseValue, ABC):
         if self.sources:
             combined: dict[str, list[dict[str, Any]]] = {}
             for result in self.results:
-                combined.setdefault(result.key, []).append(result.to_json())
+                combined.setdefault(result.list_key, []).append(result.to_json())
             return combined
         lists: dict[str, list[dict[str, Any]]] = {key: [] for key in result_keys()}
         for result, request in zip(self.results, self.plan.requests, strict=True):

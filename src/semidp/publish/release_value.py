@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 from attrs import evolve
@@ -38,14 +38,7 @@ from semidp.publish.side_information import (
 )
 from semidp.publish.statistics.parts import Partition, StoredPartition, refuse_changed
 from semidp.publish.statistics.protocol.results import Published
-
-if TYPE_CHECKING:
-    from semidp.publish.statistics.answered.published import PublishedAnswers
-    from semidp.publish.statistics.distribution.published import PublishedDistribution
-    from semidp.publish.statistics.odds_ratio.published import PublishedOddsRatio
-    from semidp.publish.statistics.quantiles.published import PublishedQuantiles
-    from semidp.publish.statistics.regression.published import PublishedRegression
-    from semidp.publish.statistics.sums.published import PublishedGroups
+from semidp.publish.statistics.protocol.statistic import PublishedStatistic
 
 _ALSO_KNOWN = 8  # features whose counts an attacker may know
 SOURCES = "releases"
@@ -189,32 +182,32 @@ class ReleaseValue:
         return tuple(result for result in self.results if result.list_key == key)
 
     @property
-    def groups(self) -> "tuple[PublishedGroups, ...]":
+    def groups(self) -> tuple[PublishedStatistic, ...]:
         """The published statistics by group."""
         return self._select_results("groups")
 
     @property
-    def answers(self) -> "tuple[PublishedAnswers, ...]":
+    def answers(self) -> tuple[PublishedStatistic, ...]:
         """The published statistics of those who answered, where who did is private."""
         return self._select_results("answers")
 
     @property
-    def regressions(self) -> "tuple[PublishedRegression, ...]":
+    def regressions(self) -> tuple[PublishedStatistic, ...]:
         """The published regressions."""
         return self._select_results("regressions")
 
     @property
-    def quantiles(self) -> "tuple[PublishedQuantiles, ...]":
+    def quantiles(self) -> tuple[PublishedStatistic, ...]:
         """The published quantiles by group."""
         return self._select_results("quantiles")
 
     @property
-    def distributions(self) -> "tuple[PublishedDistribution, ...]":
+    def distributions(self) -> tuple[PublishedStatistic, ...]:
         """The published distributions by group."""
         return self._select_results("distributions")
 
     @property
-    def odds_ratios(self) -> "tuple[PublishedOddsRatio, ...]":
+    def odds_ratios(self) -> tuple[PublishedStatistic, ...]:
         """The published tests of odds ratios."""
         return self._select_results("odds_ratios")
 

@@ -5,7 +5,6 @@ from typing import Any
 from semidp.promise.accounting.recorded_queries import QUERIES, RecordedQuery
 from semidp.publish.statistics.fields import Chosen, Field, Shape
 from semidp.publish.statistics.protocol.kinds import Kind
-from tests.toy.level_totals.published import LevelTotal
 from tests.toy.level_totals.request import LevelTotalRequest
 from tests.toy.level_totals.space import recorded_total
 
@@ -31,7 +30,6 @@ KIND = Kind(
     place=90,
     key="level_total",
     asked=(LevelTotalRequest,),
-    results={LevelTotal.key: None},
     fields=(ASKING,),
     ask=_asked,
     shown=_shown,

@@ -13,6 +13,7 @@ from semidp.promise.mechanisms.selection import AUTO
 from semidp.promise.progress import Progress
 from semidp.promise.sensitivity.query_space import QuerySpace
 from semidp.promise.tradeoff.budget import Budget
+from semidp.publish.results.role_columns import Sheet, estimate_columns, noisy_column
 from semidp.publish.sources.reader import Reader
 from semidp.publish.statistics.protocol.request_defaults import (
     OwnBudget,
@@ -20,7 +21,12 @@ from semidp.publish.statistics.protocol.request_defaults import (
     file_name,
     mechanism_name,
 )
-from tests.toy.level_totals.published import LevelTotal, published_total
+from semidp.publish.statistics.protocol.statistic import (
+    BareMeasurement,
+    PublishedStatistic,
+    Sentences,
+    publish_statistic,
+)
 from tests.toy.level_totals.space import LevelTotalSpace
 
 
@@ -33,6 +39,7 @@ class LevelTotalRequest(OwnBudget):
     """The sum over all records of the place of their level of a feature: 0 for the first level."""
 
     key: ClassVar[str] = "level_total"
+    list_key: ClassVar[str] = "level_totals"
     _written: ClassVar[tuple[str, ...]] = ("name", "feature", "budget", "mechanism")
     _needs: ClassVar[Mapping[str, str]] = {"feature": '"…"'}
 
@@ -62,6 +69,17 @@ class LevelTotalRequest(OwnBudget):
 
     def publish(
         self, mechanism: Mechanism, measured: Measurement, scope: Scope, progress: Progress
-    ) -> LevelTotal:
-        """Return the total with its standard error."""
-        return published_total(self, mechanism, measured)
+    ) -> PublishedStatistic:
+        """Return the total with its standard error, and the measurement as drawn."""
+        title = f"level total of {self.feature}"
+        meaning = "the sum of the places of all records' levels"
+        columns = (
+            *estimate_columns("total", measured.projected, mechanism.standard_errors(), meaning),
+            noisy_column("noisy", measured.noisy),
+        )
+        sheet = Sheet(
+            name=self.name, role_columns=columns, heading=f"Published {title}", row="number"
+        )
+        return publish_statistic(
+            self, BareMeasurement(mechanism, measured), Sentences(title), [sheet]
+        )

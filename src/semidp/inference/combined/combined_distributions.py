@@ -15,13 +15,13 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 from attrs import evolve
 from numpy.typing import NDArray
 
-from semidp.errors import InputError, Refused
+from semidp.errors import Refused
 from semidp.inference.combined.several_releases import LAW, MOST_COUPLED, refuse_twice
 from semidp.inference.estimation.estimates import Estimate, estimate
 from semidp.inference.estimation.measurements import (
@@ -48,12 +48,16 @@ from semidp.publish.statistics.distribution.distribution_estimates import (
     simulations,
 )
 from semidp.publish.statistics.distribution.published import (
-    PublishedDistribution,
-    build_distribution_set,
+    about_intervals,
+    distribution_facts,
+    distribution_sheets,
+    distribution_title,
 )
 from semidp.publish.statistics.distribution.request import DistributionRequest
 from semidp.publish.statistics.outcomes.noise_law import entry_noise_law
+from semidp.publish.statistics.outcomes.words import clipped_text
 from semidp.publish.statistics.protocol.results import Noise, Published
+from semidp.publish.statistics.protocol.statistic import PublishedStatistic, Sentences
 
 if TYPE_CHECKING:
     from semidp.publish.release_value import ReleaseValue
@@ -402,45 +406,11 @@ def _rows(widths: list[Floats], which: NDArray[np.intp], gaps: int) -> Floats:
     return np.stack([*widths, np.zeros(gaps)])[which]
 
 
-@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
-class CombinedDistribution(PublishedDistribution):
-    """Distributions of an outcome by groups, from all releases that measured it with the same cuts.
-
-    Parameters
-    ----------
-    releases
-        How many releases measured it.
-    sources
-        What they published; none where it was read from a folder and is not computed again.
-    """
-
-    key: ClassVar[str] = "combined_distributions"
-
-    releases: int
-    sources: tuple[PublishedDistribution, ...] = field(default=(), repr=False)
-    scope: Scope | None = field(default=None, repr=False)
-
-    @cached_property
-    def distributions(self) -> PooledDistributions:
-        """The same distributions, of which every quantile and every share can be asked."""
-        if self.scope is None:
-            raise InputError("ask the combination itself: this one has no releases beside it")
-        return _pool_differences(self.request, self.sources, self.scope)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return everything but the numbers in the CSV files, as plain values."""
-        return {
-            **super().to_json(),
-            "releases": self.releases,
-            "request": self.request.to_json(),
-        }
-
-
 def combine_distributions(releases: "Sequence[ReleaseValue]", scope: Scope) -> list[Published]:
     """Return the distributions that several releases have in common: one for every outcome that
     they cut alike, but for those of whoever answered.
     """
-    alike: dict[object, list[tuple[ReleaseValue, PublishedDistribution]]] = {}
+    alike: dict[object, list[tuple[ReleaseValue, PublishedStatistic]]] = {}
     for release in releases:
         for result in release.distributions:
             if result.request.answered is None:
@@ -455,7 +425,7 @@ def combine_distributions(releases: "Sequence[ReleaseValue]", scope: Scope) -> l
     return results
 
 
-def _refuse_twice(measured: "Sequence[tuple[ReleaseValue, PublishedDistribution]]") -> None:
+def _refuse_twice(measured: "Sequence[tuple[ReleaseValue, PublishedStatistic]]") -> None:
     digests = []
     for release, result in measured:
         numbers = np.asarray(result.noisy, dtype=np.int64)
@@ -464,8 +434,8 @@ def _refuse_twice(measured: "Sequence[tuple[ReleaseValue, PublishedDistribution]
 
 
 def combined_distribution(
-    sources: Sequence[PublishedDistribution], scope: Scope
-) -> CombinedDistribution:
+    sources: Sequence[PublishedStatistic], scope: Scope
+) -> PublishedStatistic:
     """Return the distributions of one outcome from several releases.
 
     Parameters
@@ -495,35 +465,50 @@ def combined_distribution(
     claims = {one.noise.claim for one in sources}
     claim = "exact" if claims <= {"exact"} else "ideal"
     private = all(one.private for one in sources)
-    sets = [build_distribution_set(request, pooled, block) for block in request.by]
     # What it guarantees is said of the release as a whole: with delta = 1 nothing is claimed.
     nothing = Guarantee(scope.dataspace, scope.adjacency, approximate(0, 1))
-    return CombinedDistribution(
+    noisy = pooled.pool.differences.ravel()
+    many = len(sources)
+    sentences = Sentences(
+        title=distribution_title(request),
+        noise=f"the best linear unbiased estimate from {many} releases",
+        paragraphs=(
+            f"{clipped_text(request.outcome)}. {many} releases cut the range of values into halves,"
+            " again and again, and measured the number of records in each left half less that in"
+            " the right half, in each of their groups. Here every difference is the best linear"
+            " unbiased estimate from all of them: an average weighted by precision, which also uses"
+            " what sets of groups have in common.",
+            about_intervals(request),
+        ),
+    )
+    facts = {**distribution_facts(request), "releases": many, "request": request.to_json()}
+    return PublishedStatistic(
         name=request.name,
         noise=Noise(LAW, 0.0, claim, 0.0, None),
         guarantee=nothing,
         advertised=None,
         private=private,
         request=request,
-        sets=tuple(sets),
-        noisy=pooled.pool.differences.ravel(),
-        releases=len(sources),
-        sources=tuple(sources),
-        scope=scope,
+        sheets=tuple(distribution_sheets(request, pooled, noisy)),
+        analysis=pooled,
+        sentences=sentences,
+        facts=facts,
+        mechanism=None,
+        noisy=noisy,
     )
 
 
 def _pool_differences(
-    request: DistributionRequest, sources: Sequence[PublishedDistribution], scope: Scope
+    request: DistributionRequest, sources: Sequence[PublishedStatistic], scope: Scope
 ) -> PooledDistributions:
     """Differences of all sources as one set of measurements."""
     space = request.space(scope)
     assert isinstance(space, DistributionSpace)
     measured = []
     for one in sources:
-        mechanism = one.distributions.mechanism
+        mechanism = one.analysis.mechanism
         measured.append(MeasuredDifferences(mechanism, np.asarray(one.noisy, dtype=np.int64)))
     pool = DifferencePool(space, tuple(measured))
     private = all(one.private for one in sources)
-    measurement = replace(sources[0].distributions.measurement, private=private)
+    measurement = replace(sources[0].analysis.measurement, private=private)
     return PooledDistributions(measured[0].mechanism, measurement, request.level, pool=pool)

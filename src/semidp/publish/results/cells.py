@@ -329,20 +329,6 @@ class PublishedColumns:
         return sheet(self.name, columns.header, texts, columns.rows)
 
 
-@dataclass(frozen=True)
-class Sheet(PublishedColumns):
-    """A file of a release that holds no table of counts: the statistics of groups, or their
-    differences.
-    """
-
-    name: str
-    content: Columns = field(repr=False)
-
-    def columns(self) -> Columns:
-        """Return the columns of the file."""
-        return self.content
-
-
 def _package(name: str) -> Any:
     import importlib
 

@@ -191,12 +191,7 @@ def result_readers() -> dict[str, ResultReader]:
     >>> list(result_readers())
     ['tables', 'products', 'linked', 'partitioned']
     """
-    return {
-        key: reader
-        for kind in kinds()
-        for key, reader in kind.results.items()
-        if reader is not None
-    }
+    return {key: reader for kind in kinds() for key, reader in kind.results.items()}
 
 
 def result_keys() -> tuple[str, ...]:
@@ -205,10 +200,7 @@ def result_keys() -> tuple[str, ...]:
     >>> result_keys()[:2]
     ('tables', 'products')
     """
-    keys: list[str] = []
-    for kind in kinds():
-        keys += kind.results
-    return tuple(keys)
+    return tuple(key for kind in kinds() for key in kind.list_keys)
 
 
 def always_listed() -> set[str]:

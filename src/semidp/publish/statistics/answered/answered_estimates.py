@@ -72,7 +72,7 @@ class AnsweredSums(ByBlocks):
     >>> release = semidp.release(records, pay, missing={"pay": "private"}, mu=1, randomness=seeded)
     >>> estimates = release.results[0].estimates[0]
     >>> # Of 300, and of 4
-    >>> (estimates.answered.round(1).tolist(), estimates.values.round(2).tolist())
+    >>> (estimates["answered"].round(1).tolist(), estimates.values.round(2).tolist())
     ([299.0], [3.97])
     """
 

@@ -1,6 +1,5 @@
 """Statistics of those who answered, as the registry finds them."""
 
-from semidp.publish.statistics.answered.published import PublishedAnswers
 from semidp.publish.statistics.answered.request import AnsweredRequest
 from semidp.publish.statistics.outcomes.request import StatisticRequest
 from semidp.publish.statistics.protocol.kinds import Kind
@@ -26,6 +25,5 @@ KIND = Kind(
     place=15,
     key="answered",
     asked=(AnsweredRequest,),
-    results={PublishedAnswers.key: None},
     of_answers=of_answers,
 )

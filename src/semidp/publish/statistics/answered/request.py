@@ -16,13 +16,19 @@ from semidp.promise.progress import Progress
 from semidp.promise.schema.outcome import Outcome, answered_column
 from semidp.promise.sensitivity.answered_space import AnsweredSpace, answered_space
 from semidp.promise.sensitivity.query_space import QuerySpace
+from semidp.publish.results.texts import error_text
 from semidp.publish.sources.reader import Reader
 from semidp.publish.sources.readings import ANSWERED_AS_ONE, EQUAL_OR_MISSING, MISSING_AS
-from semidp.publish.statistics.answered.answered_estimates import AnsweredSums
-from semidp.publish.statistics.answered.forecast import AnswersForecast
-from semidp.publish.statistics.answered.published import PublishedAnswers, published_answers
+from semidp.publish.statistics.answered.answered_estimates import (
+    AnsweredSums,
+    outcome_half_range,
+    outcome_midpoint,
+    pair_deviations,
+)
+from semidp.publish.statistics.answered.published import publish_answers
 from semidp.publish.statistics.outcomes.request import StatisticRequest, binary_outcome
 from semidp.publish.statistics.protocol.requests import Forecast
+from semidp.publish.statistics.protocol.statistic import PublishedStatistic
 
 
 @frozen
@@ -48,6 +54,7 @@ class AnsweredRequest(StatisticRequest):
     """
 
     key: ClassVar[str] = "answered"
+    list_key: ClassVar[str] = "answers"
 
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
@@ -80,7 +87,7 @@ class AnsweredRequest(StatisticRequest):
     @property
     def files(self) -> tuple[str, ...]:
         """What its files are called: one for each set of groups."""
-        return tuple(f"{stem}.csv" for stem in self._stems)
+        return tuple(f"{stem}.csv" for stem in self.file_stems)
 
     def space(self, scope: Scope) -> QuerySpace:
         """Return the space of the pairs by group; refuse groups whose counts are not published."""
@@ -88,9 +95,32 @@ class AnsweredRequest(StatisticRequest):
         return answered_space(public, scope.adjacency, self.outcome, self.by, self.budget)
 
     def forecast(self, mechanism: Mechanism, scope: Scope) -> tuple[Forecast, ...]:
-        """Return how far off the numbers who answered, and what is published of them, would be."""
-        return (
-            AnswersForecast.from_mechanism(self.name, self.features, self.statistic, mechanism),
+        """Return how far off the numbers who answered, and what is published of them, would be.
+
+        The number who answered is private, so that errors of means are foretold for groups that all
+        answer; where one in k do, they are k times that.
+        """
+        space = mechanism.space
+        assert isinstance(space, AnsweredSpace)
+        of_groups, of_answered = [], []
+        for number, counts in enumerate(space.counts):
+            sizes = counts.ravel()
+            answers, gaps = pair_deviations(mechanism, number)
+            if self.statistic == "sum":
+                errors = np.hypot(outcome_midpoint(space.outcome) * answers, gaps)
+            else:
+                # The mean is at a bound where the noise in the number who answered matters most.
+                worst = np.hypot(gaps, outcome_half_range(space.outcome) * answers)
+                errors = worst / np.maximum(sizes, 1)
+            of_groups.append(errors[sizes > 0])
+            of_answered.append(answers[sizes > 0])
+        largest = float(np.concatenate(of_answered).max(initial=0.0))
+        all_answer = ", where all answer (twice that where half do)"
+        return self._forecast_errors(
+            np.concatenate(of_groups),
+            {"standard_error_of_answered": largest},
+            f"{'' if self.statistic == 'sum' else all_answer}; of the number who answered"
+            f" {error_text(largest)}",
         )
 
     def read(self, reader: Reader, scope: Scope, space: QuerySpace) -> NDArray[np.int64]:
@@ -108,6 +138,6 @@ class AnsweredRequest(StatisticRequest):
 
     def publish(
         self, mechanism: Mechanism, measured: Measurement, scope: Scope, progress: Progress
-    ) -> PublishedAnswers:
+    ) -> PublishedStatistic:
         """Return the numbers who answered, and the statistic of those with its intervals."""
-        return published_answers(self, AnsweredSums(mechanism, measured))
+        return publish_answers(self, AnsweredSums(mechanism, measured))

@@ -3,7 +3,6 @@
 from typing import Any
 
 from semidp.promise.exact import exact, plain
-from semidp.publish.statistics.distribution.published import PublishedDistribution
 from semidp.publish.statistics.distribution.quantile_choice import read_off
 from semidp.publish.statistics.distribution.request import DistributionRequest
 from semidp.publish.statistics.fields import Chosen, Field, Shape
@@ -73,7 +72,6 @@ KIND = Kind(
     place=35,
     key="distribution",
     asked=(DistributionRequest,),
-    results={PublishedDistribution.key: None},
     fields=(DISTRIBUTION,),
     ask=_build_requests,
     shown=_list_choices,

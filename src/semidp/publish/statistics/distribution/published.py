@@ -1,224 +1,260 @@
 """What a release publishes of distributions by groups."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from semidp.promise.exact import Number, number, plain
-from semidp.promise.guarantee import Scope
-from semidp.promise.spaces.dataspace import Dataspace, Margin
-from semidp.publish.results.cells import Columns, Form
-from semidp.publish.statistics.distribution import words
+from semidp.promise.exact import number, plain
+from semidp.publish.results.role_columns import (
+    Role,
+    RoleColumn,
+    Sheet,
+    label_columns,
+    noisy_column,
+)
+from semidp.publish.results.texts import number_text, scale_text
 from semidp.publish.statistics.distribution.distribution_estimates import (
     Floats,
     GroupDistributions,
     shares,
 )
-from semidp.publish.statistics.distribution.distribution_picture import distribution_plot
-from semidp.publish.statistics.outcomes.confidence import Intervals
-from semidp.publish.statistics.outcomes.published import (
-    GroupWords,
-    PublishedBySets,
+from semidp.publish.statistics.distribution.distribution_picture import (
+    MOST_DRAWN,
+    distribution_plot,
 )
-from semidp.publish.statistics.protocol.results import mechanism_fields
-from semidp.publish.statistics.recheck_findings import Trust
+from semidp.publish.statistics.outcomes.confidence import Intervals
+from semidp.publish.statistics.outcomes.words import (
+    answered_text,
+    clipped_text,
+    count_column,
+    interval_columns,
+    quantile_heading,
+    quantiles_text,
+    set_text,
+    whose,
+)
+from semidp.publish.statistics.protocol.statistic import (
+    PublishedStatistic,
+    Sentences,
+    publish_statistic,
+)
 
 if TYPE_CHECKING:
     from semidp.publish.statistics.distribution.request import DistributionRequest
-    from semidp.publish.statistics.protocol.requests import Request
 
-CURVES = ("share", "lower", "upper", "band_lower", "band_upper")
-"""The columns of a distribution: the share of records below a cut, its interval, and the band of
-all cuts."""
-
-
-@dataclass(frozen=True, eq=False)
-class DistributionSet:
-    """The distributions of the groups of one set.
-
-    Parameters
-    ----------
-    groups, names
-        The levels of each group, and what they are levels of.
-    counts
-        The exact number of records of each group.
-    curves
-        For each column of `CURVES` a row a group, a number for each cut.
-    listed
-        For each listed quantile, and then for the share below each line, an interval for every
-        group.
-    """
-
-    groups: tuple[tuple[str, ...], ...]
-    names: tuple[str, ...]
-    counts: NDArray[np.int64] = field(repr=False)
-    curves: Mapping[str, Floats] = field(repr=False)
-    listed: tuple[Intervals, ...] = field(repr=False)
+_REASONS = {
+    "intervals": (
+        "a distribution, whose intervals reach fewer ranks than those of chosen quantiles at the"
+        " same cost"
+    ),
+    "values": (
+        "a distribution, whose quantiles are closer than as many chosen ones at the same cost"
+    ),
+    "asked": "a distribution, as was asked",
+}
+"""Why quantiles were read off a distribution."""
 
 
-@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
-class PublishedDistribution(PublishedBySets):
-    """Published distributions of an outcome by groups.
-
-    Parameters
-    ----------
-    request
-        What was asked for: outcome, groups, quantiles, lines.
-    sets
-        The distributions of each set of groups.
-    noisy
-        The noisy differences of halves as drawn, group after group, in the order of the cuts.
-
-    Examples
-    --------
-    >>> import semidp
-    >>> from semidp.publish.statistics.distribution.request import DistributionRequest
-    >>> request = DistributionRequest(
-    ...     semidp.Outcome("days", 0, 10, 10), [["ward"]], budget=semidp.Budget.gdp(1)
-    ... )
-    >>> plan = semidp.Plan([request], invariants=["ward"])
-    >>> release = semidp.run(plan, {"ward": ["a", "a", "b"], "days": [7, 4, 2]})
-    >>> (published,) = release.results
-    >>> published.sets[0].counts.tolist(), published.sets[0].curves["share"].shape
-    ([2, 1], (2, 10))
-    """
-
-    wording: ClassVar[GroupWords] = words
-    key: ClassVar[str] = "distributions"
-    releases = 1
-    """How many releases measured it; more where several were combined."""
-
-    request: "DistributionRequest"
-    sets: tuple[DistributionSet, ...]
-    noisy: NDArray[Any] = field(repr=False)
-
-    @property
-    def columns(self) -> tuple[tuple[str, ...], ...]:  # type: ignore[override]
-        """The features of each set of groups; a nested one with its whole path."""
-        return tuple(part.names for part in self.sets)
-
-    @cached_property
-    def distributions(self) -> GroupDistributions:
-        """The same distributions, of which every quantile and every share can be asked."""
-        public = self.guarantee.dataspace
-        assert isinstance(public, Dataspace)
-        scope = Scope(public, None, self.guarantee.adjacency)
-        mechanism = self.recalibrate(self.request, scope)
-        return GroupDistributions(mechanism, self.measurement(mechanism), self.request.level)
-
-    def quantiles(self, *probabilities: Number, by: Margin | None = None) -> list[Intervals]:
-        """Return any quantiles of the records of each group, with intervals: they cost nothing
-        more.
-        """
-        return self.distributions.quantiles(probabilities, by)
-
-    def shares_below(self, line: Number, by: Margin | None = None) -> Intervals:
-        """Return the share of the records of each group below any line, with intervals: it costs
-        nothing more. A line that is no cut has the interval of the cuts around it.
-        """
-        return self.distributions.shares_below(line, by)
-
-    @property
-    def cuts(self) -> Floats:
-        """Where the curves are measured: half way between steps of the grid, and at lines."""
-        return np.array(self.request.cut_outcome.edges, float)
-
-    @property
-    def headings(self) -> list[str]:
-        """What is listed of a group: q0.5 for a quantile, below_50 for the share below a line."""
-        quantiles = [f"q{plain(probability)}" for probability in self.request.probabilities]
-        return quantiles + [f"below_{plain(line)}" for line in self.request.lines]
-
-    def plot(self, axes: Any = None, by: int = 0) -> Any:
-        """Draw the distributions of one set of groups with their bands; return the figure."""
-        part = self.sets[by]
-        labels = [" · ".join(levels) for levels in part.groups]
-        outcome = self.request.outcome
-        bounds = (float(outcome.lower), float(outcome.upper))
-        return distribution_plot(labels, self.cuts, part.curves, outcome.column, bounds, axes)
-
-    def trust_assumptions(self, request: "Request") -> Iterator[Trust]:
-        """Yield what is believed of it besides its noisy values: which column was read, and why a
-        distribution was.
-        """
-        yield from super().trust_assumptions(request)
-        yield Trust("why quantiles were read off a distribution", ("plan.distribution.answers",))
-
-    def files(self, form: Form | None = None) -> dict[str, Columns]:
-        """Return two CSV files for each set: a row a group and value, and a row a group."""
-        rows = self.noisy.reshape(-1, len(self.cuts))
-        every: dict[str, Columns] = {}
-        start = 0
-        for place, part in enumerate(self.sets):
-            end = start + len(part.groups)
-            curves_file, listed_file = self.request.file_pair(place)
-            every[curves_file] = self._curves(part, rows[start:end])
-            every[listed_file] = self._summary_columns(part)
-            start = end
-        return every
-
-    def _curves(self, part: DistributionSet, noisy: NDArray[Any]) -> Columns:
-        """A row for each group and cut."""
-        gaps = noisy.shape[1]
-        labels: list[tuple[str, ...]] = []
-        for group in part.groups:
-            labels += [group] * gaps
-        numbers = {"below": np.tile(self.cuts, len(part.groups))}
-        for name in CURVES:
-            numbers[name] = part.curves[name].ravel()
-        numbers["noisy"] = noisy.ravel()
-        # A group has a row for every cut, so that its levels alone tell no two rows apart.
-        key = (*part.names, "below")
-        return Columns.of_rows(part.names, labels, numbers, words.CURVE_MEANINGS, key)
-
-    def _summary_columns(self, part: DistributionSet) -> Columns:
-        """A row for each group: its exact count, quantiles and shares with their intervals."""
-        numbers: dict[str, NDArray[Any]] = {"count": part.counts}
-        for name, interval in zip(self.headings, part.listed, strict=True):
-            numbers[name] = interval.values
-            numbers[f"{name}_lower"] = interval.lower
-            numbers[f"{name}_upper"] = interval.upper
-        meanings = words.column_meanings(self.headings)
-        return Columns.of_rows(part.names, part.groups, numbers, meanings)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return everything but the numbers in the CSV files, as plain values."""
-        request = self.request
-        entry = super().to_json()
-        entry["files"] = list(request.files)
-        entry["unit"] = float(request.outcome.width)
-        entry["level"] = number(request.level)
-        return entry
-
-
-def published_distribution(
+def publish_distribution(
     request: "DistributionRequest", found: GroupDistributions
-) -> PublishedDistribution:
+) -> PublishedStatistic:
     """Return distributions with their band, and the quantiles and shares that are to be listed."""
-    return PublishedDistribution(
-        request=request,
-        sets=tuple(build_distribution_set(request, found, block) for block in request.by),
-        noisy=np.asarray(found.measurement.noisy, dtype=np.int64),
-        **mechanism_fields(request.name, found.mechanism, found.private),
+    mechanism = found.mechanism
+    scale = f"scale {scale_text(mechanism.scale)}"
+    asked, notes = [], []
+    if request.answers is not None:
+        reason = _REASONS[request.answers]
+        notes = [("choice", reason)]
+        asked = [
+            f"Quantiles were asked for, and measured by {reason}. It answers further questions."
+        ]
+    sentences = Sentences(
+        title=distribution_title(request),
+        noise=f"{scale} in each of {len(cut_places(request)):,} differences of halves a group",
+        paragraphs=(
+            *asked,
+            *answered_text(request),
+            f"{clipped_text(request.outcome)}. The range of values was cut into two halves, each"
+            " half again into two, and so on down to single values. For every cut and in each group"
+            " one number was measured with noise: the number of records in the left half less that"
+            f" in the right half ({mechanism.name}, {scale} in each difference). The number of"
+            " records up to any value follows from a few of these differences and the exact size"
+            " of the group. So all shares and all quantiles come at one cost.",
+            about_intervals(request),
+        ),
+        notes=tuple(notes),
+    )
+    noisy = np.asarray(found.measurement.noisy, dtype=np.int64)
+    return publish_statistic(
+        request,
+        found,
+        sentences,
+        distribution_sheets(request, found, noisy),
+        distribution_facts(request),
     )
 
 
-def build_distribution_set(
-    request: "DistributionRequest", found: GroupDistributions, block: Margin
-) -> DistributionSet:
-    """Return the distributions of one set of groups with their band, and what is listed of them."""
-    sizes = found.sizes(block)
+def distribution_title(request: "DistributionRequest") -> str:
+    """Name distributions of groups: the distribution of score by school."""
+    sets = " and by ".join(map(set_text, request.shown_sets)) + whose(request)
+    column = request.outcome.column
+    if request.answers is None:
+        return f"distribution of {column} by {sets}"
+    return f"{quantiles_text(column, request.probabilities)} by {sets}, read off its distribution"
+
+
+def cut_places(request: "DistributionRequest") -> Floats:
+    """Return where curves are measured: half way between steps of the grid, and at lines."""
+    return np.array(request.cut_outcome.edges, float)
+
+
+def distribution_facts(request: "DistributionRequest") -> dict[str, Any]:
+    return {
+        "files": list(request.files),
+        "unit": float(request.outcome.width),
+        "level": number(request.level),
+    }
+
+
+def about_intervals(request: "DistributionRequest") -> str:
+    level = f"{float(100 * request.level):g}%"
+    return (
+        f"Each interval holds the share or the quantile of these records with {level} probability."
+        " It comes from the law of the noise. That of a quantile also holds half a step of the grid"
+        " to each side, by which values were rounded. A line cuts where it lies: a record with"
+        " exactly that value is not below it. A band holds the whole curve of its group"
+        f" with {level} probability. Neither is about a population that the records were drawn"
+        " from."
+    )
+
+
+# --- files
+
+
+def distribution_sheets(
+    request: "DistributionRequest", found: GroupDistributions, noisy: Any
+) -> list[Sheet]:
+    """Two files for each set of groups: a row a group and cut, and a row a group."""
+    cuts = cut_places(request)
+    differences = noisy.reshape(-1, len(cuts))
+    sheets, start = [], 0
+    for place, block in enumerate(request.by):
+        sizes, groups = found.sizes(block), found.groups(block)
+        curves = _curves(found, place, sizes)
+        end = start + len(groups)
+        labels = [group for group in groups for _ in cuts]
+        by = set_text(request.shown_sets[place])
+        what = f"distribution of {request.outcome.column} by {by}{whose(request)}"
+        curves_file, listed_file = request.file_pair(place)
+        listing = "quantiles and shares below lines" if request.lines else "quantiles"
+        sheets.append(
+            Sheet(
+                name=curves_file.removesuffix(".csv"),
+                role_columns=(
+                    *label_columns(found.columns(block), labels),
+                    RoleColumn(
+                        "below",
+                        Role.place,
+                        np.tile(cuts, len(groups)),
+                        "where the values of the outcome are cut: half way between steps, or at a"
+                        " line",
+                    ),
+                    *curves,
+                    noisy_column("noisy", differences[start:end].ravel()),
+                ),
+                words=f"the {what}, one row a group and cut",
+                is_main=False,
+            )
+        )
+        occupied = int((sizes > 0).sum())
+        which = "all groups"
+        if occupied > MOST_DRAWN:
+            which = f"the first {MOST_DRAWN} groups of {occupied:,}"
+        sheets.append(
+            Sheet(
+                name=listed_file.removesuffix(".csv"),
+                role_columns=(
+                    *label_columns(found.columns(block), groups),
+                    count_column(request, sizes.astype(np.int64)),
+                    *_listed_columns(request, found, place),
+                ),
+                words=f"{listing} of the {what}, one row a group",
+                heading=f"Published {what}",
+                draw=partial(_draw, request, groups, curves),
+                caption=f"The share of records below each value, of {which}. The shade is the band"
+                " that holds the whole curve.",
+                label=f"Distribution of {request.outcome.column} by {by}, with bands",
+            )
+        )
+        start = end
+    return sheets
+
+
+def _curves(found: GroupDistributions, place: int, sizes: Floats) -> list[RoleColumn]:
+    """The share of records below each cut, its interval, and the band of all cuts."""
+    block = found.space.blocks[place]
     lower, upper = found.bounds(block)
     band_lower, band_upper = found.band(block)
-    counts = (found.up_to(block), lower, upper, band_lower, band_upper)
-    curves = {}
-    for name, values in zip(CURVES, counts, strict=True):
-        curves[name] = shares(values, sizes)
-    listed = found.quantiles(request.probabilities, block)
-    listed += [found.shares_below(line, block) for line in request.lines]
-    groups, names = found.groups(block), found.columns(block)
-    return DistributionSet(groups, names, sizes.astype(np.int64), curves, tuple(listed))
+    band = "of the band that holds all shares of the group at once"
+    columns = (
+        ("share", Role.estimate, found.up_to(block), "the estimated share of the group below it"),
+        ("lower", Role.lower, lower, "the lower end of an interval for this share"),
+        ("upper", Role.upper, upper, "the upper end of an interval for this share"),
+        ("band_lower", Role.lower, band_lower, f"the lower end {band}"),
+        ("band_upper", Role.upper, band_upper, f"the upper end {band}"),
+    )
+    return [
+        RoleColumn(name, role, shares(counts, sizes).ravel(), meaning)
+        for name, role, counts, meaning in columns
+    ]
+
+
+def _listed_columns(
+    request: "DistributionRequest", found: GroupDistributions, place: int
+) -> list[RoleColumn]:
+    """The quantiles and the shares below lines that are listed, with their intervals."""
+    block = request.by[place]
+    numbers: list[tuple[str, Callable[[float], str], Intervals]] = [
+        (f"q{plain(probability)}", number_text, intervals)
+        for probability, intervals in zip(
+            request.probabilities, found.quantiles(request.probabilities, block), strict=True
+        )
+    ]
+    numbers += [
+        (f"below_{plain(line)}", percent_text, found.shares_below(line, block))
+        for line in request.lines
+    ]
+    columns = []
+    for name, text, intervals in numbers:
+        below = name.replace("below_", "share below ")
+        called = quantile_heading(name) if name.startswith("q") else below
+        meaning = f"the estimated {called}"
+        columns.append(RoleColumn(name, Role.estimate, intervals.values, meaning, called, text))
+        columns += interval_columns([intervals], f"{name}_", called)
+    return columns
+
+
+def percent_text(share: float) -> str:
+    """Write a share in percent.
+
+    >>> percent_text(0.61668)
+    '61.7%'
+    """
+    return f"{share:.1%}" if np.isfinite(share) else "none"
+
+
+def _draw(
+    request: "DistributionRequest",
+    groups: Sequence[tuple[str, ...]],
+    curves: Sequence[RoleColumn],
+    axes: Any,
+) -> Any:
+    """Draw the distributions of one set of groups with their bands."""
+    cuts = cut_places(request)
+    rows = {one.name: one.values.reshape(len(groups), len(cuts)) for one in curves}
+    labels = [" · ".join(levels) for levels in groups]
+    outcome = request.outcome
+    bounds = (float(outcome.lower), float(outcome.upper))
+    return distribution_plot(labels, cuts, rows, outcome.column, bounds, axes)

@@ -1,6 +1,6 @@
 """The request for the distribution of a private outcome by groups."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from fractions import Fraction
 from typing import Any, ClassVar
@@ -10,7 +10,7 @@ from attrs import Factory, evolve, field, frozen
 from numpy.typing import NDArray
 
 from semidp.errors import InputError
-from semidp.promise.exact import Number, exact, parse_level
+from semidp.promise.exact import Number, exact, number, parse_level
 from semidp.promise.guarantee import Scope
 from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
 from semidp.promise.mechanisms.selection import AUTO
@@ -25,16 +25,15 @@ from semidp.promise.sensitivity.outcome_spaces import measured_rows
 from semidp.promise.sensitivity.query_space import QuerySpace
 from semidp.promise.spaces.dataspace import Margin
 from semidp.promise.tradeoff.budget import Budget
+from semidp.publish.results.texts import error_text
 from semidp.publish.sources.reader import Reader
 from semidp.publish.statistics.distribution.distribution_estimates import (
     QUANTILES,
     GroupDistributions,
+    band_half_widths,
+    pointwise_half_widths,
 )
-from semidp.publish.statistics.distribution.forecast import DistributionForecast
-from semidp.publish.statistics.distribution.published import (
-    PublishedDistribution,
-    published_distribution,
-)
+from semidp.publish.statistics.distribution.published import publish_distribution
 from semidp.publish.statistics.outcomes.confidence import LEVEL
 from semidp.publish.statistics.outcomes.request import (
     ValuesRequest,
@@ -43,12 +42,15 @@ from semidp.publish.statistics.outcomes.request import (
     optional_text,
 )
 from semidp.publish.statistics.protocol.request_defaults import (
+    NO_RECORD,
+    StatisticForecast,
     checked_budget,
     file_name,
     mechanism_name,
     member,
 )
 from semidp.publish.statistics.protocol.requests import Forecast
+from semidp.publish.statistics.protocol.statistic import PublishedStatistic
 
 
 class Answers(StrEnum):
@@ -73,7 +75,7 @@ def _numbers(value: Iterable[Number], what: str) -> tuple[Fraction, ...]:
     """Exact numbers, each named once and in growing order."""
     if isinstance(value, str) or not isinstance(value, Iterable):
         raise InputError(f"{what} are a list of numbers, not {value!r}")
-    numbers = tuple(exact(number, f"one of the {what}") for number in value)
+    numbers = tuple(exact(each, f"one of the {what}") for each in value)
     if list(numbers) != sorted(set(numbers)):
         raise InputError(f"{what} are named once each, in growing order")
     return numbers
@@ -81,7 +83,7 @@ def _numbers(value: Iterable[Number], what: str) -> tuple[Fraction, ...]:
 
 def _listed_quantiles(value: Iterable[Number]) -> tuple[Fraction, ...]:
     numbers = _numbers(value, "quantiles")
-    if not all(0 < number < 1 for number in numbers):
+    if not all(0 < each < 1 for each in numbers):
         raise InputError(
             "quantiles are numbers between 0 and 1, each named once and in growing order"
         )
@@ -126,6 +128,11 @@ class DistributionRequest(ValuesRequest):
     """
 
     key: ClassVar[str] = "distribution"
+    list_key: ClassVar[str] = "distributions"
+    trusted_fields: ClassVar[Mapping[str, str]] = {
+        **ValuesRequest.trusted_fields,
+        "why quantiles were read off a distribution": "answers",
+    }
     most_steps: ClassVar[int] = 100
     _written: ClassVar[tuple[str, ...]] = (
         *("name", "outcome", "probabilities", "lines"),
@@ -170,7 +177,7 @@ class DistributionRequest(ValuesRequest):
         """Return the two files of one set of groups: the distributions, and what is listed of
         them.
         """
-        stem = self._stems[place]
+        stem = self.file_stems[place]
         if self.answers is not None:
             return f"{stem}-distribution.csv", f"{stem}.csv"
         return f"{stem}.csv", f"{stem}-quantiles.csv"
@@ -188,10 +195,30 @@ class DistributionRequest(ValuesRequest):
         return evolve(self.outcome, cuts=self.lines)
 
     def forecast(self, mechanism: Mechanism, scope: Scope) -> tuple[Forecast, ...]:
-        """Return how far off shares, quantiles and the whole curve would be."""
-        return (
-            DistributionForecast.from_mechanism(self.name, self.features, mechanism, self.level),
-        )
+        """Return how far off shares, quantiles and the whole curve would be, in records."""
+        space = mechanism.space
+        assert isinstance(space, DistributionSpace)
+        each = pointwise_half_widths(mechanism, self.level)
+        widths = {
+            "half_width": float(each.mean()),
+            "widest": float(each.max()),
+            "band": float(band_half_widths(mechanism, self.level).max()),
+        }
+        sizes = np.sort(space.sizes[space.sizes > 0])
+        said = NO_RECORD
+        if len(sizes):
+            said = self._forecast_text(int(sizes[len(sizes) // 2]), **widths)
+        numbers = {**widths, "level": number(self.level)}
+        return (StatisticForecast(self.name, self.features, said, numbers),)
+
+    def _forecast_text(self, typical: int, half_width: float, widest: float, band: float) -> str:
+        """Say how far off a share and a quantile would be, with a group of typical size."""
+        chance = f"{float(100 * self.level):g}%"
+        # A share is off by so many records over the size of its group.
+        points = error_text(min(100 * half_width / typical, 100.0))
+        within = f"{chance} within ±{error_text(half_width)} records up to a value"
+        together = f"at worst ±{error_text(widest)}, a whole curve ±{error_text(band)}"
+        return f"{within} ({together}): ±{points} points of a group of {typical:,}"
 
     def noise_lines(self, mechanism: Mechanism, foreseen: Sequence[Any]) -> list[str]:
         """Say with what noise it would be measured, and whether quantiles would be read off it."""
@@ -207,7 +234,7 @@ class DistributionRequest(ValuesRequest):
         """Return its noise as plain values, and how far off counts up to a value would be."""
         values = super().noise_json(mechanism, foreseen)
         for forecast in foreseen:
-            values |= forecast.widths()
+            values |= forecast.numbers
         return values
 
     def read(self, reader: Reader, scope: Scope, space: QuerySpace) -> NDArray[np.int64]:
@@ -221,6 +248,6 @@ class DistributionRequest(ValuesRequest):
 
     def publish(
         self, mechanism: Mechanism, measured: Measurement, scope: Scope, progress: Progress
-    ) -> PublishedDistribution:
+    ) -> PublishedStatistic:
         """Return the distributions with their band, and what is listed of them."""
-        return published_distribution(self, GroupDistributions(mechanism, measured, self.level))
+        return publish_distribution(self, GroupDistributions(mechanism, measured, self.level))

@@ -5,7 +5,6 @@ from typing import Any
 from semidp.errors import InputError
 from semidp.publish.statistics.fields import Chosen, Field, Shape
 from semidp.publish.statistics.odds_ratio.measured_ratio import OddsRatioResult
-from semidp.publish.statistics.odds_ratio.published import PublishedOddsRatio
 from semidp.publish.statistics.odds_ratio.request import OddsRatioRequest
 from semidp.publish.statistics.odds_ratio.umpu import Alternative
 from semidp.publish.statistics.protocol.kinds import Kind
@@ -55,7 +54,6 @@ KIND = Kind(
     place=40,
     key="odds_ratio",
     asked=(OddsRatioRequest,),
-    results={PublishedOddsRatio.key: None},
     printed={"grid_bits": OddsRatioResult.from_json},
     fields=(ODDS_RATIO,),
     ask=_build_requests,

@@ -1,118 +1,149 @@
-"""What a release publishes of a test of an odds ratio."""
+"""What a release publishes of a test of an odds ratio, and what a command says of it."""
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from semidp.promise.guarantee import Scope
+from semidp.promise.exact import count_noun, exact, plain
 from semidp.promise.mechanisms.canonical_cell import CanonicalMechanism
 from semidp.promise.mechanisms.mechanism import Measurement
-from semidp.publish.results.cells import Columns, Form
-from semidp.publish.results.sections import Details, Section
-from semidp.publish.statistics.odds_ratio import words
+from semidp.publish.results.role_columns import (
+    Role,
+    RoleColumn,
+    Sheet,
+    noisy_column,
+)
+from semidp.publish.statistics.odds_ratio.hypergeometric import Strata, TwoByTwo
 from semidp.publish.statistics.odds_ratio.measured_ratio import OddsRatioResult
-from semidp.publish.statistics.odds_ratio.umpu import Interval
-from semidp.publish.statistics.protocol.requests import Request
-from semidp.publish.statistics.protocol.results import Published, mechanism_fields
+from semidp.publish.statistics.odds_ratio.umpu import Alternative, Interval
+from semidp.publish.statistics.protocol.statistic import (
+    BareMeasurement,
+    PublishedStatistic,
+    Sentences,
+    publish_statistic,
+)
 
 if TYPE_CHECKING:
     from semidp.publish.statistics.odds_ratio.request import OddsRatioRequest
 
-
-@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
-class PublishedOddsRatio(Published):
-    """One published test of an odds ratio.
-
-    Parameters
-    ----------
-    request
-        What was asked for.
-    result
-        The test: U, its p-value and interval, and all that follows from them.
-
-    Examples
-    --------
-    >>> import semidp
-    >>> from semidp.publish.statistics.odds_ratio.request import OddsRatioRequest
-    >>> plan = semidp.Plan([OddsRatioRequest("sex", "vote", semidp.Budget.gdp(1))], ["sex", "vote"])
-    >>> release = semidp.run(plan, {"sex": [*"ffmm"] * 50, "vote": [*"yynn"] * 50})
-    >>> release.results[0].result.p_value < 0.001
-    True
-    """
-
-    key: ClassVar[str] = "odds_ratios"
-
-    request: "OddsRatioRequest"
-    result: OddsRatioResult
-
-    def __repr__(self) -> str:
-        return f"PublishedOddsRatio({self.name!r}: {self.request.rows} × {self.request.columns})"
-
-    @property
-    def interval(self) -> Interval:
-        """The odds ratios that the test does not reject, at the level of the request."""
-        return self.result.confidence_interval(float(self.request.level))
-
-    def title(self) -> str:
-        """Name the test."""
-        return words.title(self)
-
-    def noisy_lines(self) -> list[str]:
-        """Say that one number was measured."""
-        return [f"{words.title(self)}: 1 number"]
-
-    def summary_lines(self) -> list[tuple[str, str]]:
-        """Return the test, for a terminal."""
-        return words.test_rows(self.result, self.interval)
-
-    def sections(self, form: Form | None = None) -> list[Section]:
-        """Return the section of the test in a report."""
-        return words.sections(self)
-
-    def details(self) -> Details:
-        """Say how x11 was measured."""
-        return words.details(self)
-
-    def file_words(self, form: Form | None = None) -> list[tuple[str, str]]:
-        """Say what the file holds."""
-        (file,) = self.request.files
-        return [(file, f"the {words.title(self)}: U, its p-value and interval")]
-
-    def recalibrate(self, request: Request, scope: Scope) -> CanonicalMechanism:
-        """Return the canonical noise of the request's budget."""
-        space = request.space(scope)
-        mechanism = request.calibrate(space)
-        assert isinstance(mechanism, CanonicalMechanism)
-        return mechanism
-
-    def files(self, form: Form | None = None) -> dict[str, Columns]:
-        """Return one row: U, the p-value, the interval, and U in steps of its grid."""
-        interval = self.interval
-        numbers = {
-            "u": np.array([self.result.u]),
-            "p_value": np.array([self.result.p_value]),
-            "lower": np.array([interval.low]),
-            "upper": np.array([interval.high]),
-            "noisy": self.noisy,
-        }
-        (file,) = self.request.files
-        return {file: Columns({}, numbers, words.COLUMN_MEANINGS)}
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the test as plain values, with U and the grid that it was published on."""
-        told = self.result.to_json(float(self.request.level))
-        kept = ("u", "grid_bits", "p_value", "alternative", "interval", "x11")
-        return {**super().to_json(), **{name: told[name] for name in kept}}
+_SIDES = {
+    Alternative.GREATER: "above 1",
+    Alternative.LESS: "below 1",
+    Alternative.TWO_SIDED: "different from 1",
+}
+_INTRODUCTION = (
+    "The table has four counts: x11 of the records with the first level of both features, x22 of"
+    " those with the second level of both, and x12 and x21 of the others. The odds ratio is x11 x22"
+    " / (x12 x21). Both margins, the totals of each feature, are exact. So only x11 had to be"
+    " measured: U is x11 plus noise, and everything below follows from U and the margins."
+)
+_EMPTY = "Every odds ratio is rejected: U lies far outside the counts that the margins allow."
 
 
-def published_odds_ratio(
+def publish_odds_ratio(
     request: "OddsRatioRequest", mechanism: CanonicalMechanism, measured: Measurement
-) -> PublishedOddsRatio:
-    """Return the test of a measured x11."""
-    return PublishedOddsRatio(
-        request=request,
-        result=OddsRatioResult.from_measurement(mechanism, measured, request.alternative),
-        noisy=measured.noisy,
-        **mechanism_fields(request.name, mechanism, measured.private),
+) -> PublishedStatistic:
+    """Return the test of a measured x11: U, its p-value and interval, and all that follows."""
+    result = OddsRatioResult.from_measurement(mechanism, measured, request.alternative)
+    level = float(request.level)
+    interval = result.confidence_interval(level)
+    within = f" within {', '.join(request.strata)}" if request.strata else ""
+    title = f"odds ratio of {request.rows} and {request.columns}{within}"
+    rows = test_rows(result, interval)
+    numbers = (
+        (
+            "u",
+            Role.estimate,
+            result.u,
+            "the first count with canonical noise",
+        ),
+        ("p_value", Role.estimate, result.p_value, "that of the test that the odds ratio is 1"),
+        ("lower", Role.lower, interval.low, "the lower end of an interval for the odds ratio"),
+        ("upper", Role.upper, interval.high, "the upper end of an interval for the odds ratio"),
     )
+    sheet = Sheet(
+        name=request.name,
+        role_columns=(
+            *(
+                RoleColumn(name, role, np.array([value]), said)
+                for name, role, value, said in numbers
+            ),
+            noisy_column("noisy", measured.noisy, "u as drawn, in steps of its grid"),
+        ),
+        words=f"the {title}: U, its p-value and interval",
+        heading=f"Published {title}",
+        row="number",
+        listing=rows,
+    )
+    sentences = Sentences(
+        title=title,
+        noise=f"exact on a grid of 2^-{result.grid_bits}",
+        paragraphs=(_INTRODUCTION, _EMPTY) if interval.empty else (_INTRODUCTION,),
+        notes=tuple(rows),
+    )
+    told = result.to_json(level)
+    kept = ("u", "grid_bits", "p_value", "alternative", "interval", "x11")
+    facts = {name: told[name] for name in kept}
+    source = BareMeasurement(mechanism, measured)
+    return publish_statistic(request, source, sentences, [sheet], facts, result)
+
+
+def test_rows(result: OddsRatioResult, interval: Interval) -> list[tuple[str, str]]:
+    """Return what was counted, what is exact, U, the p-value and the interval, each after a word on
+    what it is.
+    """
+    row, column = result.x11
+    counted = f"x11: {result.rows} = {row} and {result.columns} = {column}"
+    if result.strata:
+        counted += f", summed over the strata of {', '.join(result.strata)}"
+    deviation = result.test.noise.standard_deviation
+    measured = f"{result.u:.6f}, that is x11 plus noise of standard deviation {deviation:.4g}"
+    asked = f"{question(result.alternative)}{_quality(result)}"
+    return [
+        ("counted", counted),
+        ("exact", margins_text(result.margins)),
+        ("U", measured),
+        ("p-value", f"{result.p_value:.4g} ({asked})"),
+        ("interval", interval_text(result, interval)),
+    ]
+
+
+def interval_text(result: OddsRatioResult, interval: Interval) -> str:
+    """Say which odds ratios the test does not reject."""
+    span = "empty" if interval.empty else f"{interval.low:.4g} to {interval.high:.4g}"
+    ratio = "common odds ratio" if result.strata else "odds ratio"
+    return f"{span} for the {ratio}, at level {plain(exact(interval.level))}"
+
+
+def margins_text(margins: TwoByTwo | Strata) -> str:
+    """Say which margins the test conditions on.
+
+    >>> margins_text(TwoByTwo(row=60, column=40, n=100))
+    '60 and 40 of 100 records have these levels'
+    """
+    if isinstance(margins, Strata):
+        varied = sum(not table.degenerate for table in margins.tables)
+        return (
+            f"both margins of {count_noun(len(margins.tables), 'stratum', 'strata')} with"
+            f" {count_noun(margins.n, 'record')}; {varied:,} of them"
+            f" {'varies' if varied == 1 else 'vary'}"
+        )
+    records = count_noun(margins.n, "record")
+    return f"{margins.row:,} and {margins.column:,} of {records} have these levels"
+
+
+def question(alternative: Alternative) -> str:
+    """Say what the alternative means.
+
+    >>> question(Alternative.LESS)
+    'is the odds ratio below 1?'
+    """
+    return f"is the odds ratio {_SIDES[alternative]}?"
+
+
+def _quality(result: OddsRatioResult) -> str:
+    if result.alternative is Alternative.TWO_SIDED and result.is_unbiased:
+        return ", unbiased"
+    if result.most_powerful:
+        return ", uniformly most powerful among unbiased tests with this guarantee"
+    return ""

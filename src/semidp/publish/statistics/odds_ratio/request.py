@@ -20,17 +20,22 @@ from semidp.promise.spaces.dataspace import Margin
 from semidp.promise.spaces.protection import refuse_dependent
 from semidp.promise.tradeoff.budget import Budget
 from semidp.publish.sources.reader import Reader
-from semidp.publish.statistics.odds_ratio.forecast import PowerForecast
 from semidp.publish.statistics.odds_ratio.hypergeometric import margins_of, refuse_untestable
-from semidp.publish.statistics.odds_ratio.published import PublishedOddsRatio, published_odds_ratio
+from semidp.publish.statistics.odds_ratio.published import publish_odds_ratio
 from semidp.publish.statistics.odds_ratio.umpu import Alternative, UmpuTest
 from semidp.publish.statistics.protocol.request_defaults import (
     OwnBudget,
+    StatisticForecast,
     checked_budget,
     file_name,
     member,
     require_budget,
 )
+from semidp.publish.statistics.protocol.requests import Forecast
+from semidp.publish.statistics.protocol.statistic import PublishedStatistic
+
+_FORETOLD = (1.5, 2.0, 3.0)  # odds ratios at which the power is foretold
+_ALPHA = 0.05
 
 
 def _feature(value: str) -> str:
@@ -83,6 +88,7 @@ class OddsRatioRequest(OwnBudget):
     """
 
     key: ClassVar[str] = "odds_ratio"
+    list_key: ClassVar[str] = "odds_ratios"
     mechanism: ClassVar[str] = AUTO
     _written: ClassVar[tuple[str, ...]] = (
         "name",
@@ -142,11 +148,27 @@ class OddsRatioRequest(OwnBudget):
         """Return the canonical noise of the budget."""
         return CanonicalMechanism.calibrate(space, require_budget(self))
 
-    def forecast(self, mechanism: Mechanism, scope: Scope) -> tuple[PowerForecast, ...]:
-        """Return the power that the test would have."""
+    def forecast(self, mechanism: Mechanism, scope: Scope) -> tuple[Forecast, ...]:
+        """Return the noise in x11, and the power at 5% for a few odds ratios."""
         assert isinstance(mechanism, CanonicalMechanism)
         test = UmpuTest(margins_of(mechanism.cell), mechanism.noise_law)
-        return (PowerForecast.from_test(self.name, self.features, test, self.alternative),)
+        # A test for smaller odds ratios finds none above 1; the inverse is the same effect the
+        # other way.
+        is_less = self.alternative is Alternative.LESS
+        ratios = [1 / ratio if is_less else ratio for ratio in _FORETOLD]
+        power = [test.power(ratio, _ALPHA, self.alternative) for ratio in ratios]
+        deviation = float(test.noise.standard_deviation)
+        said = (
+            f"noise of standard deviation {deviation:.4g} in x11; finds an odds ratio of"
+            f" {', '.join(f'{ratio:.3g}' for ratio in ratios)} with probability"
+            f" {', '.join(f'{chance:.2g}' for chance in power)} at 5%"
+        )
+        chances = [
+            {"odds_ratio": ratio, "power": chance}
+            for ratio, chance in zip(ratios, power, strict=True)
+        ]
+        numbers = {"standard_deviation": deviation, "power": chances}
+        return (StatisticForecast(self.name, self.features, said, numbers),)
 
     def read(self, reader: Reader, scope: Scope, space: QuerySpace) -> NDArray[np.int64]:
         """Return the confidential x11; refuse where a person may have several records, for which
@@ -159,10 +181,10 @@ class OddsRatioRequest(OwnBudget):
 
     def publish(
         self, mechanism: Mechanism, measured: Measurement, scope: Scope, progress: Progress
-    ) -> PublishedOddsRatio:
+    ) -> PublishedStatistic:
         """Return the test of the measured x11."""
         assert isinstance(mechanism, CanonicalMechanism)
-        return published_odds_ratio(self, mechanism, measured)
+        return publish_odds_ratio(self, mechanism, measured)
 
     @classmethod
     def _fields(cls, value: Mapping[str, Any]) -> dict[str, Any]:

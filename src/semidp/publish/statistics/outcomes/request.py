@@ -7,21 +7,24 @@ from enum import StrEnum
 from fractions import Fraction
 from typing import Any, ClassVar, cast
 
+import numpy as np
 from attrs import Factory, evolve, field, frozen
+from numpy.typing import NDArray
 
 from semidp.errors import InputError
 from semidp.promise.exact import exact, format_value, plain, text, texts
-from semidp.promise.guarantee import Scope
 from semidp.promise.mechanisms.mechanism import Mechanism
 from semidp.promise.mechanisms.selection import AUTO
 from semidp.promise.schema.outcome import GRID, Outcome, fine_steps, unit_steps
 from semidp.promise.spaces.dataspace import Margin
 from semidp.promise.tradeoff.budget import Budget
+from semidp.publish.results.texts import error_text, scale_text
 from semidp.publish.statistics.outcomes.confidence import Confidence
-from semidp.publish.statistics.outcomes.forecast import GroupsForecast, sums_line
 from semidp.publish.statistics.protocol.request_defaults import (
     BUDGET_KEYS,
+    NO_RECORD,
     OwnBudget,
+    StatisticForecast,
     checked_budget,
     file_name,
     mechanism_name,
@@ -84,6 +87,9 @@ class OutcomeRequest(OwnBudget):
         "budget": BUDGET_KEYS,
         "outcome": ("column", "bounds", "grid", "step"),
         "confidence": Confidence.keys,
+    }
+    trusted_fields: ClassVar[Mapping[str, str]] = {
+        "which column an outcome was read from": "column"
     }
 
     outcome: Outcome
@@ -272,7 +278,7 @@ class GroupedRequest(OutcomeRequest):
         return tuple(name for group in self.by for name in group.names)
 
     @property
-    def _stems(self) -> tuple[str, ...]:
+    def file_stems(self) -> tuple[str, ...]:
         """What the file of each set of groups is called, but for its ending."""
         if len(self.by) == 1:
             return (self.name,)
@@ -349,16 +355,66 @@ class StatisticRequest(GroupedRequest):
         # A plan file may leave the statistic out, which then is the mean.
         return {"statistic": Statistic.mean, **super()._fields(value)}
 
-    def forecast(self, mechanism: Mechanism, scope: Scope) -> tuple[Forecast, ...]:
-        """Return how far off its groups would be."""
-        return (GroupsForecast.from_mechanism(self.name, self.features, self.statistic, mechanism),)
+    def _forecast_errors(
+        self, errors: NDArray[np.float64], measured: Mapping[str, float], further: str = ""
+    ) -> tuple[Forecast, ...]:
+        """Return how far off its groups would be, and what is measured for them.
+
+        Parameters
+        ----------
+        errors
+            The standard errors of the groups with records.
+        measured
+            The largest standard error of what is measured, by its name.
+        further
+            What is said after the errors of the groups.
+        """
+        ends = () if self.statistic is Statistic.sum else ("largest group", "smallest")
+        said, numbers = describe_errors(errors, str(self.statistic), *ends)
+        values = {"statistic": str(self.statistic), **measured, **numbers}
+        line = f"{said}{further}" if errors.size else NO_RECORD
+        return (StatisticForecast(self.name, self.features, line, values),)
 
     def noise_lines(self, mechanism: Mechanism, foreseen: Sequence[Any]) -> list[str]:
         """Say with what noise the sums behind it would be measured, and how far off that leaves
         it.
         """
-        errors = "; ".join(forecast.line() for forecast in foreseen)
-        return [sums_line(self.name, mechanism, errors)]
+        return [sums_line(self.name, mechanism, foreseen)]
+
+
+def describe_errors(
+    errors: NDArray[np.float64], what: str, at_best: str = "", at_worst: str = ""
+) -> tuple[str, dict[str, float]]:
+    """Say how large several standard errors are and where each end is; return the same as plain
+    values.
+
+    >>> describe_errors(np.array([0.12, 1.5, 0.41]), "mean", "largest group", "smallest")[0]
+    'standard error of each mean 0.12 (largest group) to 1.5 (smallest), median 0.41'
+    """
+    if not errors.size:
+        return "", {}
+    numbers = {
+        "smallest_standard_error": float(errors.min()),
+        "median_standard_error": float(np.median(errors)),
+        "largest_standard_error": float(errors.max()),
+    }
+    low, middle, high = map(error_text, numbers.values())
+    if low == high:
+        return f"standard error of each {what} {high}", numbers
+    first = f"{low} ({at_best})" if at_best else low
+    last = f"{high} ({at_worst})" if at_worst else high
+    return f"standard error of each {what} {first} to {last}, median {middle}", numbers
+
+
+def sums_line(name: str, mechanism: Mechanism, foreseen: Sequence[Forecast]) -> str:
+    """Say with what noise the sums behind a statistic would be measured, and how far off it is
+    then.
+    """
+    # The mechanism counts in steps of the grid; a reader knows the units of the outcome.
+    scale = mechanism.scale * float(mechanism.space.unit)
+    errors = "; ".join(forecast.line() for forecast in foreseen)
+    what = f"{mechanism.name} for the sums behind {name}"
+    return f"{what}: scale {scale_text(scale)} in each, {mechanism.claim} claim; {errors}"
 
 
 def _declared_bounds(column: str, bounds: Sequence[Any] | None) -> tuple[Fraction, Fraction]:

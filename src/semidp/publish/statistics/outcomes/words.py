@@ -1,18 +1,20 @@
-"""What a release says of any private outcome: how it was clipped, what its intervals are about."""
+"""What a release says of any private outcome: how it was clipped, what its intervals are about, and
+the columns that its statistics share.
+"""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
-from semidp.promise.exact import count_noun, plain
+import numpy as np
+from numpy.typing import NDArray
+
+from semidp.promise.exact import number, plain
 from semidp.promise.schema.outcome import Outcome
 from semidp.promise.spaces.dataspace import Margin
-from semidp.publish.results.sections import LISTED_ROWS, Details, Section
-from semidp.publish.results.texts import FAINT_MARK, TOO_MANY, more, share_text
+from semidp.publish.results.role_columns import Role, RoleColumn
 from semidp.publish.statistics.outcomes.confidence import About, Intervals
 from semidp.publish.statistics.outcomes.request import GroupedRequest, StatisticRequest
-
-_SHOWN_GROUPS = 12  # on a terminal
 
 STATISTIC_MEANINGS = {
     "mean": "the mean, from noisy sums",
@@ -20,14 +22,122 @@ STATISTIC_MEANINGS = {
     "proportion": "the share of ones, from noisy sums",
 }
 """What the column of a statistic by groups means, for the description of its file."""
-NOTHING_MEASURED = "There is no record, so there is nothing to measure and no noise."
-"""What is said of an outcome without records."""
 ZEROS_AND_ONES = "Each record counted as 0 or 1."
 """What is said of an outcome that is a yes or no."""
-_ESTIMATES_CAPTION = (
+BOUNDS_CAPTION = (
     "Estimates with two standard errors of the noise to each side. A declared bound that lies in"
     " the picture is a dotted line."
 )
+_ENDS = {
+    About.noise: ("", "the value of these records"),
+    About.sampling: ("population_", "the population that the records were drawn from"),
+}
+"""What the ends of an interval are called in a file, and what it is for."""
+
+
+# --- columns
+
+
+def count_column(request: GroupedRequest, counts: NDArray[np.int64]) -> RoleColumn:
+    """Return the exact numbers of records of groups: of those who answered, where a statistic is of
+    them.
+    """
+    if request.answered is None:
+        return RoleColumn("count", Role.count, counts, heading="count (exact)")
+    return RoleColumn(
+        "count",
+        Role.count,
+        counts,
+        heading="answered (exact)",
+        text=lambda count: f"{count:,} answered",
+    )
+
+
+def interval_columns(
+    intervals: Sequence[Intervals], before: str = "", called: str = ""
+) -> list[RoleColumn]:
+    """Return the columns that hold the ends of intervals.
+
+    Parameters
+    ----------
+    intervals
+        The intervals of one estimate.
+    before, called
+        What the names of the columns begin with, and what the estimate is called, where a file has
+        several.
+    """
+    columns = []
+    for part in intervals:
+        start, what = _ENDS[part.about]
+        name, of_what = (before, f"the {called}") if called else (start, what)
+        for end, role in ((part.lower, Role.lower), (part.upper, Role.upper)):
+            meaning = f"the {role.value} end of an interval for {of_what}"
+            heading = f"{called}, {role.value}" if called else ""
+            columns.append(RoleColumn(f"{name}{role.value}", role, end, meaning, heading))
+    return columns
+
+
+def describe_intervals(intervals: Sequence[Intervals]) -> list[dict[str, Any]]:
+    """Return what intervals are about, as plain values; their ends are in files."""
+    return [
+        {
+            "level": number(part.level),
+            "about": str(part.about),
+            "simultaneous": part.simultaneous,
+            "exact": part.exact,
+            "columns": [column.name for column in interval_columns([part])],
+        }
+        for part in intervals
+    ]
+
+
+def pair_column_names(names: Sequence[str]) -> list[str]:
+    """Return the names of the levels of two groups, each a different one.
+
+    >>> pair_column_names(["ward"]), pair_column_names(["x", "other_x"])
+    (['ward', 'other_ward'], ['x', 'other_x', 'other_other_x', 'other_other_other_x'])
+    """
+    counted = list(names)
+    for name in names:
+        other = f"other_{name}"
+        while other in counted:
+            other = f"other_{other}"
+        counted.append(other)
+    return counted
+
+
+def faint_estimates(
+    request: StatisticRequest, values: NDArray[np.float64], errors: NDArray[np.float64]
+) -> NDArray[np.bool_]:
+    """Return where noise dominates an estimate.
+
+    It is smaller than two standard errors; or, of a mean, two standard errors to each side are half
+    of its bounds.
+    """
+    bounds = float(request.outcome.upper - request.outcome.lower)
+    small = np.abs(values) < 2 * errors
+    # A mean may be anywhere between the bounds: half of them says next to nothing.
+    return small if request.statistic == "sum" else small | (4 * errors >= bounds / 2)
+
+
+def drawn_bounds(request: StatisticRequest) -> tuple[float, float] | None:
+    """Return the bounds that are drawn: those of a record and of a mean; a sum may lie far beyond
+    them.
+    """
+    if request.statistic == "sum":
+        return None
+    return float(request.outcome.lower), float(request.outcome.upper)
+
+
+# --- sentences
+
+
+def faint_reason(request: StatisticRequest) -> str:
+    """Say why noise dominates a group."""
+    vague = (
+        "" if request.statistic == "sum" else ", or its range of 95% is half of the declared bounds"
+    )
+    return f"the estimate is smaller than two standard errors{vague}"
 
 
 def clipped_text(outcome: Outcome) -> str:
@@ -49,11 +159,10 @@ def added_up_text(request: StatisticRequest) -> str:
     return f"{clipped_text(request.outcome)} before it was added up."
 
 
-def grid_details(title: str, scale: str, outcome: Outcome) -> Details:
-    """Say how a statistic was measured, and on which grid."""
+def grid_fact(outcome: Outcome) -> tuple[tuple[str, str], ...]:
+    """Say on which grid a statistic was measured, for specialists."""
     plural = "s" if outcome.steps > 1 else ""
-    grid = ("Grid", f"{outcome.steps:,} step{plural} of {plain(outcome.width)}")
-    return Details(title, scale, (grid,))
+    return (("Grid", f"{outcome.steps:,} step{plural} of {plain(outcome.width)}"),)
 
 
 def interval_paragraphs(intervals: Sequence[Intervals]) -> list[str]:
@@ -75,106 +184,6 @@ def _interval_text(part: Intervals) -> str:
     return (
         "The intervals for the population allow for sampling too. They hold the values of the"
         f" population that the records were drawn from, {together}{law}."
-    )
-
-
-def first_few(lines: Iterable[str]) -> list[str]:
-    """Return the first lines, and how many are left.
-
-    >>> first_few(map(str, range(14)))[-2:]
-    ['11', 'and 2 more']
-    """
-    every = list(lines)
-    left = len(every) - _SHOWN_GROUPS
-    if left <= 0:
-        return every
-    return [*every[:_SHOWN_GROUPS], f"and {left:,} more"]
-
-
-def estimate_lines(lines: Iterable[str]) -> list[tuple[str, str]]:
-    """Return lines of estimates for a terminal; only the first says what they are.
-
-    >>> estimate_lines(["a: 1", "b: 2"])
-    [('estimate', 'a: 1'), ('', 'b: 2')]
-    """
-    rows = [("", line) for line in lines]
-    if rows:
-        rows[0] = ("estimate", rows[0][1])
-    return rows
-
-
-def column_heading(column: str) -> str:
-    """Return what the column of a file is called above a list of the report.
-
-    >>> column_heading("population_lower")
-    'population, lower'
-    """
-    return column.replace("_", ", ")
-
-
-def quantile_heading(column: str) -> str:
-    """Return what a column of quantiles is called above a list.
-
-    >>> quantile_heading("q0.5"), quantile_heading("q0.1_lower")
-    ('median', 'quantile 0.1, lower')
-    """
-    quantile, _, end = column.partition("_")
-    called = "median" if quantile == "q0.5" else f"quantile {quantile[1:]}"
-    return f"{called}, {end}" if end else called
-
-
-def statistic_title(request: StatisticRequest, sets: Iterable[Margin]) -> str:
-    """Name a statistic and its sets of groups: mean of score by school."""
-    return f"{statistic_text(request)} by {', '.join(map(set_text, sets))}"
-
-
-def statistic_summary(
-    request: StatisticRequest, noise: str, estimates: Iterable[str], faint: int, groups: int
-) -> list[tuple[str, str]]:
-    """Return the noise in the sums, the first estimates, and where noise dominates, for a
-    terminal.
-    """
-    lines = [("mechanism", f"{noise} in each sum"), *estimate_lines(first_few(estimates))]
-    return lines + [("", text) for text in faint_text(request, faint, groups)]
-
-
-def estimates_section(
-    heading: str,
-    by: Margin,
-    *,
-    count: str,
-    columns: Sequence[str],
-    ends: Iterable[str],
-    rows: Sequence[Sequence[str]],
-    empty: Sequence[str],
-    paragraphs: Sequence[str],
-    figure: Any,
-) -> Section:
-    """The section of one set of groups: a picture of its estimates, and a list of the first.
-
-    Parameters
-    ----------
-    heading, paragraphs, figure
-        What is said, and the picture.
-    by, count
-        The features of the groups, and what their sizes are called.
-    columns, ends
-        What is listed between the exact count and the standard error, and the columns of
-        intervals.
-    rows, empty
-        The groups with records, and the names of those without.
-    """
-    listed = rows[:LISTED_ROWS]
-    headings = [" · ".join(by.names), count, *columns, "standard error"]
-    headings += map(column_heading, ends)
-    return Section(
-        heading=heading,
-        paragraphs=[*paragraphs, *more("groups are shown", len(listed), len(rows))],
-        figure=figure,
-        caption=_ESTIMATES_CAPTION,
-        columns=headings,
-        rows=listed,
-        empty=empty,
     )
 
 
@@ -201,61 +210,6 @@ def answered_text(request: GroupedRequest) -> list[str]:
     ]
 
 
-def counted_text(request: GroupedRequest, count: int) -> str:
-    """Say how many records a group has: those who answered, where a statistic is of them.
-
-    >>> from semidp.publish.statistics.sums.request import GroupRequest
-    >>> everybody = GroupRequest("mean", Outcome("pay", 0, 9, 9), [["ward"]])
-    >>> counted_text(everybody, 1), counted_text(everybody.of_answered("pay answered"), 1234)
-    ('1 record', '1,234 answered')
-    """
-    if request.answered is not None:
-        return f"{count:,} answered"
-    return count_noun(count, "record")
-
-
-def count_heading(request: GroupedRequest) -> str:
-    """Return what the exact number of records of a group is called above a list."""
-    return "count (exact)" if request.answered is None else "answered (exact)"
-
-
-def is_faint(request: StatisticRequest, value: float, error: float) -> bool:
-    """Whether noise dominates an estimate.
-
-    It is smaller than two standard errors; or, of a mean, two standard errors to each side are half
-    of its bounds.
-    """
-    bounds = float(request.outcome.upper - request.outcome.lower)
-    # A mean may be anywhere between the bounds: half of them says next to nothing.
-    vague = request.statistic != "sum" and 4 * error >= bounds / 2
-    return abs(value) < 2 * error or vague
-
-
-def faint_text(request: StatisticRequest, faint: int, groups: int) -> list[str]:
-    """Say in how many groups noise dominates, and what the mark means; nothing where there is
-    none.
-    """
-    if not faint:
-        return []
-    vague = (
-        "" if request.statistic == "sum" else ", or its range of 95% is half of the declared bounds"
-    )
-    return [
-        f"{FAINT_MARK} noise dominates {faint:,} of {count_noun(groups, 'group')}: the estimate is"
-        f" smaller than two standard errors{vague}"
-    ]
-
-
-def faint_cautions(title: str, faint: int, groups: int) -> list[str]:
-    """Warn of a statistic that noise dominates in more than a quarter of the groups."""
-    if not faint or faint <= TOO_MANY * groups:
-        return []
-    return [
-        f"Noise dominates {share_text(faint / groups)} of the groups of the {title}: ask for fewer"
-        " or larger groups, tighter bounds or a larger budget."
-    ]
-
-
 def set_text(by: Margin) -> str:
     """Name a set of groups: school and year.
 
@@ -263,6 +217,15 @@ def set_text(by: Margin) -> str:
     'school and year'
     """
     return " and ".join(by.names)
+
+
+def quantile_heading(name: str) -> str:
+    """Return what the column of a quantile is called above a list.
+
+    >>> quantile_heading("q0.5"), quantile_heading("q0.1")
+    ('median', 'quantile 0.1')
+    """
+    return "median" if name == "q0.5" else f"quantile {name[1:]}"
 
 
 def quantiles_text(column: str, probabilities: Sequence[Fraction]) -> str:

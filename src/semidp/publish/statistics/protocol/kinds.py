@@ -80,8 +80,8 @@ class Kind:
     asked
         The classes that a plan takes; the first reads an entry of a plan file.
     results
-        The keys of its lists in release.json, with how their results are read; None where they are
-        published again from their measurements alone.
+        The keys of its lists in release.json, with how their results are read, where they are not
+        published again from their measurements.
     always_listed
         The keys of lists that release.json has even where they are empty.
     printed
@@ -112,7 +112,7 @@ class Kind:
     place: int
     key: str
     asked: tuple[type[Any], ...] = ()
-    results: Mapping[str, ResultReader | None] = field(default_factory=dict)
+    results: Mapping[str, ResultReader] = field(default_factory=dict)
     always_listed: tuple[str, ...] = ()
     printed: Mapping[str, Callable[[Mapping[str, Any]], "Attackable"]] = field(default_factory=dict)
     plan_keys: tuple[str, ...] = ()
@@ -127,6 +127,11 @@ class Kind:
     )
 
     of_answers: Callable[[Request], Request | None] = lambda request: None
+
+    @property
+    def list_keys(self) -> tuple[str, ...]:
+        """The keys of its lists in release.json."""
+        return tuple(self.results) or tuple(asked.list_key for asked in self.asked[:1])
 
     def read(self, document: Mapping[str, Any]) -> Sequence[Request]:
         """Return its requests of a plan file."""

@@ -46,12 +46,21 @@ Choice = TypeVar("Choice", bound=StrEnum)
 
 @dataclass(frozen=True)
 class StatisticForecast:
-    """What forecasts of all statistics but tables share.
+    """How far a statistic would be off, before anything is drawn.
 
     Parameters
     ----------
     name, features
         What the statistic is called, and the features that it is by.
+    said
+        How far off it would be, in words.
+    numbers
+        The same as plain values.
+
+    Examples
+    --------
+    >>> StatisticForecast("median-pay", ("ward",), "3 ranks off", {"rank_error": 3}).to_json()
+    {'name': 'median-pay', 'features': ['ward'], 'rank_error': 3}
     """
 
     listed: ClassVar[str] = "statistics"
@@ -59,11 +68,25 @@ class StatisticForecast:
 
     name: str
     features: tuple[str, ...]
+    said: str
+    numbers: Mapping[str, Any]
 
     @property
     def label(self) -> str:
         """What it is about, by which plans are compared: its name."""
         return self.name
+
+    def line(self) -> str:
+        """Say how far off it would be."""
+        return self.said
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as plain values."""
+        return {"name": self.name, "features": list(self.features), **self.numbers}
+
+
+NO_RECORD = "no noise: there is no record"
+"""What is foreseen without records."""
 
 
 class RequestDefaults:
@@ -75,6 +98,10 @@ class RequestDefaults:
 
     counted: ClassVar[str] = RECORD
     """The kind of record that it counts: `Dataspace.about` knows what is public about those."""
+    list_key: ClassVar[str] = "statistics"
+    """The list of release.json that its results are in."""
+    trusted_fields: ClassVar[Mapping[str, str]] = {}
+    """What is believed of a request, and the key of a plan that says it."""
 
     def as_request(self: Request) -> Request:
         """Return what a plan holds where nothing else is asked for: the request itself."""

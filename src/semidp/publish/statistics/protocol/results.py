@@ -411,12 +411,14 @@ def mechanism_fields(
     given.
     """
     expected = mechanism.expected_l2 if expected_l2 is None else expected_l2
-    naive = None if mechanism.space.is_zero else mechanism.naive_l2
+    # Where values are chosen, ordinary differential privacy has nothing to compare them with.
+    is_compared = mechanism.adds_noise and not mechanism.space.is_zero
+    naive = mechanism.naive_l2 if is_compared else None
     scale, claim, law = mechanism.scale, mechanism.claim, noise_law(mechanism)
     noise = Noise(law["law"], scale, claim, expected, naive, law)
     fields: dict[str, Any] = {"name": name, "noise": noise, "private": private}
     fields["guarantee"] = mechanism.guarantee
-    fields["advertised"] = naive_record_tradeoff(mechanism)
+    fields["advertised"] = naive_record_tradeoff(mechanism) if is_compared else None
     return fields
 
 

@@ -18,7 +18,6 @@ from semidp.publish.statistics.outcomes.outcome_fields import (
     read_outcome,
 )
 from semidp.publish.statistics.protocol.kinds import Kind
-from semidp.publish.statistics.quantiles.published import PublishedQuantiles
 from semidp.publish.statistics.quantiles.quantile_estimates import MEDIAN as HALF
 from semidp.publish.statistics.quantiles.request import QuantileMechanism, QuantileRequest
 
@@ -113,7 +112,6 @@ KIND = Kind(
     place=30,
     key="quantile",
     asked=(QuantileRequest,),
-    results={PublishedQuantiles.key: None},
     fields=(MEDIAN, QUANTILE),
     ask=_build_requests,
     shown=_list_choices,

@@ -1,5 +1,6 @@
 """The request for quantiles of a private outcome by groups."""
 
+from collections.abc import Mapping
 from enum import StrEnum
 from fractions import Fraction
 from typing import Any, ClassVar, Self
@@ -39,14 +40,16 @@ from semidp.publish.statistics.outcomes.request import (
     optional_text,
 )
 from semidp.publish.statistics.protocol.request_defaults import (
+    NO_RECORD,
+    StatisticForecast,
     checked_budget,
     file_name,
     member,
     require_budget,
 )
 from semidp.publish.statistics.protocol.requests import Forecast
-from semidp.publish.statistics.quantiles.forecast import RankForecast
-from semidp.publish.statistics.quantiles.published import PublishedQuantiles, published_quantiles
+from semidp.publish.statistics.protocol.statistic import PublishedStatistic
+from semidp.publish.statistics.quantiles.published import publish_quantiles, ranks_text
 from semidp.publish.statistics.quantiles.quantile_estimates import (
     MEDIAN,
     GroupQuantiles,
@@ -117,6 +120,11 @@ class QuantileRequest(ValuesRequest):
     """
 
     key: ClassVar[str] = "quantile"
+    list_key: ClassVar[str] = "quantiles"
+    trusted_fields: ClassVar[Mapping[str, str]] = {
+        **ValuesRequest.trusted_fields,
+        "which ranks the choices of quantiles aimed at": "level",
+    }
     _written: ClassVar[tuple[str, ...]] = (
         "name",
         "outcome",
@@ -172,7 +180,7 @@ class QuantileRequest(ValuesRequest):
     @property
     def files(self) -> tuple[str, ...]:
         """What its files are called: one for each set of groups."""
-        return tuple(f"{stem}.csv" for stem in self._stems)
+        return tuple(f"{stem}.csv" for stem in self.file_stems)
 
     def space(self, scope: Scope) -> QuerySpace:
         """Return the space of the ranks; refuse groups whose counts are not published."""
@@ -194,7 +202,9 @@ class QuantileRequest(ValuesRequest):
 
     def forecast(self, mechanism: Mechanism, scope: Scope) -> tuple[Forecast, ...]:
         """Return by how many ranks the choices would be off."""
-        return (RankForecast(self.name, self.features, most_rank_error(mechanism)),)
+        ranks = most_rank_error(mechanism)
+        said = NO_RECORD if ranks is None else ranks_text(ranks)
+        return (StatisticForecast(self.name, self.features, said, {"rank_error": ranks}),)
 
     @property
     def asked_quantiles(self) -> tuple[Fraction, ...]:
@@ -245,6 +255,6 @@ class QuantileRequest(ValuesRequest):
 
     def publish(
         self, mechanism: Mechanism, measured: Measurement, scope: Scope, progress: Progress
-    ) -> PublishedQuantiles:
+    ) -> PublishedStatistic:
         """Return the quantiles in units of the outcome."""
-        return published_quantiles(self, GroupQuantiles(mechanism, measured), scope)
+        return publish_quantiles(self, GroupQuantiles(mechanism, measured))

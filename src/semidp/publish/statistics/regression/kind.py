@@ -20,7 +20,6 @@ from semidp.publish.statistics.outcomes.outcome_fields import (
     read_outcome,
 )
 from semidp.publish.statistics.protocol.kinds import Kind
-from semidp.publish.statistics.regression.published import PublishedRegression
 from semidp.publish.statistics.regression.request import Model, RegressionRequest
 
 ON = Field(
@@ -93,8 +92,7 @@ KIND = Kind(
     place=20,
     key="regression",
     asked=(RegressionRequest,),
-    results={PublishedRegression.key: None},
-    always_listed=(PublishedRegression.key,),
+    always_listed=("regressions",),
     fields=tuple(_ASKING.values()),
     ask=_build_requests,
     shown=_list_choices,

@@ -184,6 +184,16 @@ class RegressionFit(FromNoise):
         return (self.moments,)
 
     @property
+    def mechanism(self) -> Mechanism:
+        """How X'y was measured."""
+        return self.moments.mechanism
+
+    @property
+    def measurement(self) -> Measurement:
+        """What was measured."""
+        return self.moments.measurement
+
+    @property
     def names(self) -> tuple[str, ...]:
         """The names of the coefficients."""
         return self.moments.design.names

@@ -53,8 +53,9 @@ class LogisticFit(RegressionFit):
     ...     "cured": np.repeat([0, 1, 0, 1], [400, 400, 200, 600]),
     ... }
     >>> asked = sd.logistic("cured", on="arm")
-    >>> fit = sd.release(records, asked, mu=1, randomness=SeededRandomness(1)).regressions[0]
-    >>> fit.terms, fit.coefficients.round(1).tolist()
+    >>> release = sd.release(records, asked, mu=1, randomness=SeededRandomness(1))
+    >>> fitted = release.regressions[0].analysis
+    >>> fitted.names, fitted.coefficients.round(1).tolist()
     (('intercept', 'arm=drug'), [0.0, 1.1])
     """
 

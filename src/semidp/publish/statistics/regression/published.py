@@ -1,177 +1,145 @@
 """What a release publishes of a regression: coefficients, errors, intervals, what was measured."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from semidp.promise.guarantee import Scope
-from semidp.promise.sensitivity.query_space import QuerySpace
-from semidp.publish.plots.figures import estimates_plot
-from semidp.publish.results.cells import Columns, Form, PublishedColumns
-from semidp.publish.results.sections import Details, Section
-from semidp.publish.statistics.outcomes.confidence import Intervals
-from semidp.publish.statistics.protocol.results import Published, mechanism_fields
-from semidp.publish.statistics.recheck_findings import Trust
-from semidp.publish.statistics.regression import words
+from semidp.publish.results.role_columns import (
+    Role,
+    RoleColumn,
+    Sheet,
+    estimate_columns,
+    label_columns,
+    noisy_column,
+)
+from semidp.publish.results.texts import scale_text
+from semidp.publish.statistics.outcomes.words import (
+    ZEROS_AND_ONES,
+    clipped_text,
+    describe_intervals,
+    interval_columns,
+    interval_paragraphs,
+)
+from semidp.publish.statistics.protocol.statistic import (
+    PublishedStatistic,
+    Sentences,
+    publish_statistic,
+)
 from semidp.publish.statistics.regression.linear import LinearFit
 from semidp.publish.statistics.regression.logistic import LogisticFit
 
 if TYPE_CHECKING:
-    from semidp.publish.statistics.protocol.requests import Request
     from semidp.publish.statistics.regression.request import RegressionRequest
-from semidp.publish.statistics.outcomes.published import (
-    describe_intervals,
-    interval_columns,
-    outcome_trust,
-)
+
+_MANY_NUMBERS = 20  # levels that are numbers, from which on a factor is taken for a measured one
 
 
-@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
-class PublishedRegression(PublishedColumns, Published):
-    """One published regression.
-
-    Parameters
-    ----------
-    request
-        What was asked for: outcome, factors, model.
-    terms, coefficients, standard_errors
-        The coefficients with the standard errors of the noise alone.
-    noisy
-        What was measured as drawn, in steps of the grid above the lower bound.
-    query
-        What was measured: sums by group, or combinations of the columns.
-    intervals
-        Those of the noise alone, and those for the population where asked for.
-
-    Examples
-    --------
-    >>> import semidp
-    >>> request = semidp.publish.RegressionRequest(
-    ...     semidp.Outcome("days", 0, 10, 10), ["arm"], semidp.Budget.gdp(1)
-    ... )
-    >>> plan = semidp.Plan([request], invariants=["arm"])
-    >>> release = semidp.run(plan, {"arm": ["a", "a", "b"], "days": [7, 4, 2]})
-    >>> release.regressions[0].terms
-    ('intercept', 'arm=b')
-    """
-
-    key: ClassVar[str] = "regressions"
-    request: "RegressionRequest"
-    terms: tuple[str, ...]
-    coefficients: NDArray[np.float64] = field(repr=False)
-    standard_errors: NDArray[np.float64] = field(repr=False)
-    noisy: NDArray[np.int64] = field(repr=False)
-    query: Mapping[str, Any]
-    intervals: tuple[Intervals, ...]
-
-    def space(self, request: "Request", scope: Scope) -> QuerySpace:
-        """Return the space of what was measured; what is best for a regression may change from
-        version to version.
-        """
-        return self.request.measured_space({"query": self.query}, scope)
-
-    def trust_assumptions(self, request: "Request") -> Iterator[Trust]:
-        """Yield what is believed of it besides its noisy values: which column was read."""
-        yield from outcome_trust(request)
-
-    def rows(self) -> Iterator[tuple[str, float, float]]:
-        """Yield each term with its coefficient and standard error."""
-        yield from zip(
-            self.terms, self.coefficients.tolist(), self.standard_errors.tolist(), strict=True
-        )
-
-    def title(self) -> str:
-        """Name it: the linear regression of days on arm."""
-        return words.title(self)
-
-    def noisy_lines(self) -> list[str]:
-        """Say how many coefficients there are."""
-        return words.noisy_lines(self)
-
-    def summary_lines(self) -> list[tuple[str, str]]:
-        """Return the mechanism and the first coefficients, for a terminal."""
-        return words.summary_lines(self)
-
-    def sections(self, form: Form | None = None) -> list[Section]:
-        """Return the section of the coefficients."""
-        return [words.section(self)]
-
-    def details(self) -> Details:
-        """Say how it was measured."""
-        return words.details(self)
-
-    def file_words(self, form: Form | None = None) -> list[tuple[str, str]]:
-        """Say what its files hold."""
-        return words.file_words(self)
-
-    def columns_by_name(self) -> dict[str, PublishedColumns]:
-        """Return the coefficients under its name."""
-        return {self.name: self}
-
-    def warnings(self) -> list[str]:
-        """Say where to go with a factor that looks like a measured number."""
-        return words.continuous_factors(self.terms, self.request.factors)
-
-    def files(self, form: Form | None = None) -> dict[str, Columns]:
-        """Return the coefficients, a row each, and the measurements."""
-        coefficients, measurements = self.request.files
-        steps = {"entry": np.arange(len(self.noisy)), "noisy_steps": self.noisy}
-        return {coefficients: self.columns(), measurements: Columns({}, steps)}
-
-    def columns(self) -> Columns:
-        """Return the columns of the coefficients, a row each."""
-        numbers = {"coefficient": self.coefficients, "standard_error": self.standard_errors}
-        numbers |= interval_columns(self.intervals)
-        return Columns.of_rows(
-            ["term"], [(term,) for term in self.terms], numbers, words.COLUMN_MEANINGS
-        )
-
-    def plot(self, axes: Any = None) -> Any:
-        """Draw the coefficients with two standard errors to each side; return the figure."""
-        terms, values, errors = zip(*self.rows(), strict=True)
-        return estimates_plot(terms, values, errors, "coefficient", None, axes)
-
-    def __repr__(self) -> str:
-        return (
-            f"PublishedRegression({self.name!r}: {len(self.terms):,} coefficients,"
-            f" {self.noise.mechanism})"
-        )
-
-    def to_json(self) -> dict[str, Any]:
-        """Return everything but the numbers in the CSV files, as plain values."""
-        return {
-            **super().to_json(),
-            "query": dict(self.query),
-            "intervals": describe_intervals(self.intervals),
-        }
-
-
-def published_regression(
+def publish_regression(
     request: "RegressionRequest", fit: LinearFit | LogisticFit
-) -> PublishedRegression:
+) -> PublishedStatistic:
     """Return coefficients with the standard errors of the noise alone, and intervals."""
     confidence = request.confidence
-    level, together = confidence.level, confidence.simultaneous
-    if isinstance(fit, LinearFit):
-        errors, intervals = fit.standard_errors(), [fit.intervals(level, simultaneous=together)]
-        if confidence.sampling:
-            intervals.append(fit.intervals(level, sampling=True, simultaneous=together))
-    else:
-        errors = fit.standard_errors(sampling=False)
-        kinds = (False, True) if confidence.sampling else (False,)
-        intervals = [
-            fit.intervals(level, sampling=sampling, simultaneous=together) for sampling in kinds
-        ]
-    return PublishedRegression(
-        request=request,
-        terms=fit.names,
-        coefficients=fit.coefficients,
-        standard_errors=errors,
-        noisy=np.asarray(fit.moments.measurement.noisy, dtype=np.int64),
-        query=fit.moments.space.query(),
-        intervals=tuple(intervals),
-        **mechanism_fields(request.name, fit.moments.mechanism, fit.private),
+    kinds = (False, True) if confidence.sampling else (False,)
+    intervals = [
+        fit.intervals(confidence.level, sampling=sampling, simultaneous=confidence.simultaneous)
+        for sampling in kinds
+    ]
+    # A logistic fit counts sampling in unless told not to.
+    errors = fit.standard_errors(**({} if isinstance(fit, LinearFit) else {"sampling": False}))
+    query, mechanism = fit.moments.space.query(), fit.mechanism
+    column, factors = request.outcome.column, " and ".join(request.factors)
+    title = f"{request.model} regression of {column} on {factors}"
+    counted = f"{clipped_text(request.outcome)} before anything was added up."
+    # The noise is in steps of the grid; a reader knows the units of the outcome.
+    scale = scale_text(mechanism.scale * float(request.outcome.width))
+    sentences = Sentences(
+        title=title,
+        noise=f"scale {scale} in what gives X'y",
+        paragraphs=(
+            f"{ZEROS_AND_ONES if request.binary else counted} The counts of the factors are exact."
+            f" Only {_measured_text(query)} needed noise: the {mechanism.name} mechanism, scale"
+            f" {scale}. The standard errors are those of the noise alone. The first level of each"
+            f" factor is the reference ({request.coding} coding).",
+            *interval_paragraphs(intervals),
+        ),
+        warnings=tuple(continuous_factors(fit.names, request.factors)),
     )
+    coefficients, measurements = (file.removesuffix(".csv") for file in request.files)
+    terms = [(term,) for term in fit.names]
+    noisy = np.asarray(fit.measurement.noisy, dtype=np.int64)
+    sheets = [
+        Sheet(
+            name=coefficients,
+            role_columns=(
+                *label_columns(["term"], terms, "the column of the design"),
+                *estimate_columns(
+                    "coefficient",
+                    fit.coefficients,
+                    errors,
+                    "the estimated coefficient",
+                ),
+                *interval_columns(intervals),
+            ),
+            words=f"the {title}",
+            heading=f"Published {title}",
+            row="coefficient",
+            axis="coefficient",
+            caption="Coefficients with two standard errors of the noise to each side.",
+        ),
+        Sheet(
+            name=measurements,
+            role_columns=(
+                RoleColumn("entry", Role.place, np.arange(len(noisy))),
+                noisy_column("noisy_steps", noisy),
+            ),
+            words=f"what was measured for the {title}",
+        ),
+    ]
+    facts = {"query": query, "intervals": describe_intervals(intervals)}
+    return publish_statistic(request, fit, sentences, sheets, facts)
+
+
+def _measured_text(query: Mapping[str, Any]) -> str:
+    """Say what was measured for a regression."""
+    if query["kind"] == "sums":
+        sets = [" and ".join(names) or "all" for names in query["by"]]
+        return f"the sums of the outcome by {' and by '.join(sets)}"
+    if "combination" in query:
+        return (
+            f"{len(query['combination'])} weighted sums of the outcome, chosen from the exact"
+            " counts for accuracy,"
+        )
+    return "the sums of the outcome over the columns of the design"
+
+
+def continuous_factors(terms: Sequence[str], factors: Sequence[str]) -> list[str]:
+    """Say where to go with a factor that looks like a measured number: one coefficient a value is
+    no slope.
+
+    >>> continuous_factors([f"age={age}.5" for age in range(30)], ["age"])
+    ['age has 30 coefficients, one for each number that occurs: give it bins. For a slope ...']
+    >>> continuous_factors(["age=[0, 18)", "age=[18, 120)"], ["age"])
+    []
+    """
+    warnings = []
+    for factor in factors:
+        start = f"{factor}="
+        levels = [term.removeprefix(start) for term in terms if term.startswith(start)]
+        if len(levels) < _MANY_NUMBERS or not all(map(_is_number, levels)):
+            continue
+        warnings.append(
+            f"{factor} has {len(levels)} coefficients, one for each number that occurs: give it"
+            " bins. For a slope on a measured number take a library for"
+            " regression under ordinary differential privacy, and ask semidp guarantee what that"
+            " promises beside the exact totals."
+        )
+    return warnings
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

@@ -23,7 +23,6 @@ from semidp.publish.statistics.outcomes.outcome_fields import (
 )
 from semidp.publish.statistics.outcomes.request import Statistic
 from semidp.publish.statistics.protocol.kinds import Kind
-from semidp.publish.statistics.sums.published import PublishedGroups
 from semidp.publish.statistics.sums.request import GroupRequest
 
 _INTERVALS = (LEVEL, SAMPLING, SIMULTANEOUS, DIFFERENCES)
@@ -91,8 +90,7 @@ KIND = Kind(
     place=10,
     key="group",
     asked=(GroupRequest,),
-    results={PublishedGroups.key: None},
-    always_listed=(PublishedGroups.key,),
+    always_listed=("groups",),
     fields=tuple(_ASKING.values()),
     ask=_build_requests,
     shown=_list_choices,

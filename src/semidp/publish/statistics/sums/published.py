@@ -1,139 +1,144 @@
 """What a release publishes of sums, means and proportions by groups, with their intervals."""
 
 import math
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, replace
-from itertools import pairwise
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from semidp.promise.exact import plain
 from semidp.promise.spaces.dataspace import Margin
-from semidp.publish.results.cells import Columns, Form
+from semidp.publish.results.role_columns import (
+    Role,
+    RoleColumn,
+    Sheet,
+    estimate_columns,
+    label_columns,
+    noisy_column,
+)
+from semidp.publish.results.texts import scale_text
 from semidp.publish.statistics.outcomes.comparison import Comparison
-from semidp.publish.statistics.outcomes.confidence import Intervals
+from semidp.publish.statistics.outcomes.confidence import About, Intervals
 from semidp.publish.statistics.outcomes.group_sums import Estimates, GroupSums
-from semidp.publish.statistics.protocol.results import mechanism_fields
+from semidp.publish.statistics.outcomes.words import (
+    BOUNDS_CAPTION,
+    STATISTIC_MEANINGS,
+    added_up_text,
+    answered_text,
+    count_column,
+    describe_intervals,
+    drawn_bounds,
+    faint_estimates,
+    faint_reason,
+    grid_fact,
+    interval_columns,
+    interval_paragraphs,
+    pair_column_names,
+    set_text,
+    statistic_text,
+    whose,
+)
+from semidp.publish.statistics.protocol.statistic import (
+    PublishedStatistic,
+    Sentences,
+    publish_statistic,
+)
 
 if TYPE_CHECKING:
     from semidp.publish.statistics.sums.request import GroupRequest
-from semidp.publish.statistics.outcomes.published import (
-    PublishedStatistic,
-    StatisticWords,
-    describe_intervals,
-    interval_columns,
-    pair_column_names,
-)
-from semidp.publish.statistics.outcomes.words import STATISTIC_MEANINGS
-from semidp.publish.statistics.sums import words
 
 
-@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
-class PublishedGroups(PublishedStatistic):
-    """One published statistic of an outcome by groups.
-
-    Parameters
-    ----------
-    request
-        What was asked for: statistic, outcome, groups.
-    estimates
-        The statistic of each set of groups, with exact counts and the standard errors of the noise.
-    comparisons
-        Whether the means of each set differ by more than sampling and noise explain.
-    columns
-        The features of each set of groups; a nested one with its whole path.
-    noisy
-        The noisy sums as drawn, in steps of the grid above the lower bound, set after set.
-    intervals, differences
-        For each set the intervals of its estimates, and of their differences where asked for: of
-        the noise alone, and for the population.
-
-    Examples
-    --------
-    >>> import semidp
-    >>> passed = semidp.publish.GroupRequest(
-    ...     "proportion", semidp.Outcome("passed", 0, 1, 1), [["ward"]], semidp.Budget.gdp(1)
-    ... )
-    >>> plan = semidp.Plan([passed], invariants=["ward"])
-    >>> release = semidp.run(plan, {"ward": ["a", "a", "b"], "passed": [1, 0, 1]})
-    >>> release.groups[0].estimates[0].counts.tolist()  # exact; the proportions are not
-    [2, 1]
-    """
-
-    wording: ClassVar[StatisticWords] = words
-    key: ClassVar[str] = "groups"
-    request: "GroupRequest"
-    estimates: tuple[Estimates, ...]
-    comparisons: tuple[Comparison, ...]
-    columns: tuple[tuple[str, ...], ...]
-    noisy: NDArray[np.int64] = field(repr=False)
-    intervals: tuple[tuple[Intervals, ...], ...]
-    differences: tuple[tuple[Intervals, ...], ...] = ()
-
-    def files(self, form: Form | None = None) -> dict[str, Columns]:
-        """Return a CSV file for each set: levels, exact count, estimate, standard error, intervals,
-        noisy steps.
-        """
-        sizes = [len(part.groups) for part in self.estimates]
-        places = np.cumsum([0, *sizes])
-        sets = zip(self.columns, self.estimates, self.intervals, pairwise(places), strict=True)
-        files = []
-        for names, part, intervals, (start, end) in sets:
-            estimates = {
-                str(self.request.statistic): part.values,
-                "standard_error": part.standard_errors,
-            }
-            numbers = {
-                "count": part.counts,
-                **estimates,
-                **interval_columns(intervals),
-                "noisy_steps": self.noisy[start:end],
-            }
-            files.append(Columns.of_rows(names, part.groups, numbers, STATISTIC_MEANINGS))
-        # Differences are there for every set, or for none where nobody asked.
-        for names, intervals in zip(self.columns, self.differences, strict=False):
-            numbers = {"difference": intervals[0].values, **interval_columns(intervals)}
-            files.append(
-                Columns.of_rows(
-                    pair_column_names(names), intervals[0].names, numbers, words.DIFFERENCE_MEANINGS
-                )
-            )
-        return dict(zip(self.request.files, files, strict=True))
-
-    def to_json(self) -> dict[str, Any]:
-        """Return everything but the estimates, which are in the CSV files, as plain values."""
-        comparisons = [asdict(comparison) for comparison in self.comparisons]
-        return {
-            **super().to_json(),
-            "files": list(self.request.files),
-            "unit": float(self.outcome.width),
-            "comparisons": comparisons,
-            "intervals": describe_intervals(self.intervals[0]),
-        }
-
-
-def published_groups(request: "GroupRequest", found: GroupSums) -> PublishedGroups:
+def publish_groups(request: "GroupRequest", found: GroupSums) -> PublishedStatistic:
     """Return sums, or means and proportions over exact counts, with intervals."""
     total = request.statistic == "sum"
-    statistic = found.sums if total else found.means
+    estimates = [(found.sums if total else found.means)(block) for block in request.by]
     every = found.sum_intervals if total else found.mean_intervals
-    estimates, comparisons, intervals, differences = [], [], [], []
-    for number, block in enumerate(request.by):
-        estimates.append(statistic(block))
-        comparisons.append(_comparison(found, number))
-        intervals.append(_requested_intervals(every, block, request))
-        if request.confidence.differences:
-            differences.append(_requested_intervals(found.difference_intervals, block, request))
-    return PublishedGroups(
-        request=request,
-        estimates=tuple(estimates),
-        comparisons=tuple(comparisons),
-        columns=tuple(map(found.columns, request.by)),
-        noisy=np.asarray(found.measurement.noisy, dtype=np.int64),
-        intervals=_alike(intervals),
-        differences=tuple(differences),
-        **mechanism_fields(request.name, found.mechanism, found.private),
+    intervals = _state_alike([_requested_intervals(every, block, request) for block in request.by])
+    comparisons = [_compare_means(found, block) for block in request.by]
+    noisy = np.asarray(found.measurement.noisy, dtype=np.int64)
+    sheets = []
+    for number, part in enumerate(estimates):
+        numbers = noisy[found.space.slices[number]]
+        sheets.append(_estimates_sheet(request, found, number, part, intervals[number], numbers))
+    if request.confidence.differences:
+        sheets += [_differences_sheet(request, found, number) for number in range(len(request.by))]
+    sets = ", ".join(map(set_text, request.shown_sets))
+    coarse = _grid_warning(request, estimates)
+    sentences = Sentences(
+        title=f"{statistic_text(request)} by {sets}{whose(request)}",
+        noise=f"scale {_scale(found)} in each sum",
+        paragraphs=(
+            *_measured_paragraphs(request, found),
+            *coarse,
+            *_comparison_paragraphs(request, comparisons, intervals[0]),
+        ),
+        further=grid_fact(request.outcome),
+        notes=tuple(("warning", text) for text in coarse),
+        faint=faint_reason(request),
+    )
+    facts = {
+        "files": list(request.files),
+        "unit": float(request.outcome.width),
+        "comparisons": [asdict(comparison) for comparison in comparisons],
+        "intervals": describe_intervals(intervals[0]),
+    }
+    return publish_statistic(request, found, sentences, sheets, facts)
+
+
+def _scale(found: GroupSums) -> str:
+    """Write the scale of the noise in units of the outcome."""
+    return scale_text(found.mechanism.scale * float(found.outcome.width))
+
+
+def _estimates_sheet(
+    request: "GroupRequest",
+    found: GroupSums,
+    number: int,
+    estimates: Estimates,
+    intervals: Sequence[Intervals],
+    noisy: NDArray[np.int64],
+) -> Sheet:
+    name = str(request.statistic)
+    what = f"{statistic_text(request)} by {set_text(request.shown_sets[number])}{whose(request)}"
+    values, errors = estimates.values, estimates.standard_errors
+    return Sheet(
+        name=request.file_stems[number],
+        role_columns=(
+            *label_columns(found.columns(request.by[number]), estimates.groups),
+            count_column(request, estimates.counts),
+            *estimate_columns(name, values, errors, STATISTIC_MEANINGS[name]),
+            *interval_columns(intervals),
+            noisy_column("noisy_steps", noisy),
+        ),
+        words=f"the {what}, one row a group",
+        heading=f"Published {what}",
+        faint=faint_estimates(request, values, errors) & (estimates.counts > 0),
+        axis=statistic_text(request),
+        bounds=drawn_bounds(request),
+        caption=BOUNDS_CAPTION,
+    )
+
+
+def _differences_sheet(request: "GroupRequest", found: GroupSums, number: int) -> Sheet:
+    """The differences of each two groups of a set, the first less the second."""
+    block = request.by[number]
+    intervals = _requested_intervals(found.difference_intervals, block, request)
+    what = f"{statistic_text(request)} by {set_text(request.shown_sets[number])}{whose(request)}"
+    meaning = "the estimate of the first group less that of the second"
+    return Sheet(
+        name=f"{request.file_stems[number]}-differences",
+        role_columns=(
+            *label_columns(pair_column_names(found.columns(block)), intervals[0].names),
+            RoleColumn("difference", Role.estimate, intervals[0].values, meaning),
+            *interval_columns(intervals),
+        ),
+        words=f"differences of the {what}, one row a pair",
+        heading=f"Differences of the {what}",
+        paragraphs=["The first group less the second.", *interval_paragraphs(intervals)],
+        row="pair",
+        is_main=False,
     )
 
 
@@ -141,41 +146,102 @@ def _requested_intervals(
     intervals: Callable[..., Intervals], block: Margin, request: "GroupRequest"
 ) -> tuple[Intervals, ...]:
     """Return the intervals of the noise alone, and those for the population where asked for."""
-    confidence = request.confidence
-    simultaneous = confidence.simultaneous
-    of_noise = intervals(block, level=confidence.level, sampling=False, simultaneous=simultaneous)
-    if not confidence.sampling:
-        return (of_noise,)
-    of_population = intervals(
-        block, level=confidence.level, sampling=True, simultaneous=simultaneous
+    level, together = request.confidence.level, request.confidence.simultaneous
+    kinds = (False, True) if request.confidence.sampling else (False,)
+    return tuple(
+        intervals(block, level=level, sampling=sampling, simultaneous=together)
+        for sampling in kinds
     )
-    return of_noise, of_population
 
 
-def _alike(sets: list[tuple[Intervals, ...]]) -> tuple[tuple[Intervals, ...], ...]:
+def _state_alike(sets: list[tuple[Intervals, ...]]) -> list[list[Intervals]]:
     """Let a request say one thing of all its sets: a level is exact where it is exact in each."""
-    exact = []
-    for parts in zip(*sets, strict=True):
-        exact.append(all(part.exact for part in parts))
-    alike = []
-    for parts in sets:
-        stated_alike = map(_with_exactness, parts, exact)
-        alike.append(tuple(stated_alike))
-    return tuple(alike)
+    exact = [all(part.exact for part in parts) for parts in zip(*sets, strict=True)]
+    return [
+        [replace(part, exact=held) for part, held in zip(parts, exact, strict=True)]
+        for parts in sets
+    ]
 
 
-def _with_exactness(intervals: Intervals, exact: bool) -> Intervals:
-    """Intervals that say whether their level is kept exactly."""
-    return replace(intervals, exact=exact)
-
-
-def _comparison(found: GroupSums, number: int) -> Comparison:
+def _compare_means(found: GroupSums, block: Margin) -> Comparison:
     """Compare the means of one set, with the largest spread that the bounds allow; nothing where
     there is no record.
 
     Readers ask about the population that the records come from: without sampling any two groups
     differ.
     """
-    compared = found.compare(found.blocks[number], sampling=True)
+    compared = found.compare(block, sampling=True)
     # Without records there is no common mean, and JSON has no number for that.
     return compared if math.isfinite(compared.pooled) else Comparison(0.0, 0, 0.0)
+
+
+# --- words
+
+
+def _measured_paragraphs(request: "GroupRequest", found: GroupSums) -> list[str]:
+    """Say how a statistic of groups was made, and how far it may be off."""
+    mechanism = found.mechanism
+    if mechanism.space.is_zero:
+        return []
+    divided = "" if request.statistic == "sum" else " Noisy sums were divided by the exact counts."
+    paragraphs = [
+        *answered_text(request),
+        f"{added_up_text(request)} The sums were measured with the {mechanism.name} mechanism"
+        f" (scale {_scale(found)}).{divided} The standard errors are those of the noise alone; the"
+        " picture shows two of them to each side. An estimate outside the bounds is due to noise.",
+    ]
+    naive, expected = mechanism.naive_l2, mechanism.expected_l2
+    if naive and expected:
+        paragraphs.append(
+            "Ordinary differential privacy at the same guarantee would need about"
+            f" {naive / expected:.2g} times as much noise in the sums, and noise in the counts"
+            " besides."
+        )
+    return paragraphs
+
+
+def _comparison_paragraphs(
+    request: "GroupRequest", comparisons: Sequence[Comparison], intervals: Sequence[Intervals]
+) -> list[str]:
+    """Say whether the groups differ, and what the intervals are about."""
+    # One group with records has nothing to be compared with.
+    paragraphs = [
+        _difference_text(set_text(by), comparison)
+        for by, comparison in zip(request.shown_sets, comparisons, strict=True)
+        if comparison.degrees
+    ]
+    if not request.binary and any(part.about is About.sampling for part in comparisons):
+        sampled = any(part.about is About.sampling for part in intervals)
+        wide = ", and intervals for the population too wide rather than too narrow"
+        paragraphs.append(
+            f"The spread of {request.outcome.column} within groups was not measured: the largest"
+            " that the bounds allow at each mean was taken, so that p is too large rather than too"
+            f" small{wide if sampled else ''}."
+        )
+    return [*paragraphs, *interval_paragraphs(intervals)]
+
+
+def _grid_warning(request: "GroupRequest", estimates: Sequence[Estimates]) -> list[str]:
+    """Say that rounding may have moved an estimate by more than the noise did, where it may."""
+    if not any(part.coarse for part in estimates):
+        return []
+    return [
+        f"The grid is coarse: rounding to steps of {plain(request.outcome.width)} can have moved a"
+        f" {request.statistic} by up to half a step a record, which is more than its standard"
+        " error. Values that lie on the grid are not moved; for others choose a finer grid."
+    ]
+
+
+def _difference_text(by: str, comparison: Comparison) -> str:
+    """Say whether the means of one set differ, by more than what, and by which reference."""
+    plural = "degree" if comparison.degrees == 1 else "degrees"
+    against = "" if comparison.reference == "χ²" else f" by {comparison.reference}"
+    explain = "the noise" if comparison.about is About.noise else "sampling and the noise explain"
+    unsampled = " Sampling is not allowed for." if comparison.about is About.noise else ""
+    # The meaning of p first: Q and its degrees of freedom are for those who ask for them.
+    return (
+        f"Do the means by {by} differ by more than {explain}? p = {comparison.p_value:.3g}: with"
+        f" equal true means they would differ this much in a share p of all cases.{unsampled} For"
+        f" specialists: Q = {comparison.statistic:.4g} with {comparison.degrees} {plural} of"
+        f" freedom{against}."
+    )

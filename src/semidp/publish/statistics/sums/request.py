@@ -14,7 +14,9 @@ from semidp.promise.sensitivity.query_space import QuerySpace
 from semidp.publish.sources.reader import Reader
 from semidp.publish.statistics.outcomes.group_sums import GroupSums
 from semidp.publish.statistics.outcomes.request import StatisticRequest, optional_text
-from semidp.publish.statistics.sums.published import PublishedGroups, published_groups
+from semidp.publish.statistics.protocol.requests import Forecast
+from semidp.publish.statistics.protocol.statistic import PublishedStatistic
+from semidp.publish.statistics.sums.published import publish_groups
 
 
 @frozen
@@ -48,6 +50,7 @@ class GroupRequest(StatisticRequest):
     """
 
     key: ClassVar[str] = "group"
+    list_key: ClassVar[str] = "groups"
     _written: ClassVar[tuple[str, ...]] = (*StatisticRequest._written, "answered")
 
     answered: str | None = field(default=None, converter=optional_text)
@@ -58,11 +61,11 @@ class GroupRequest(StatisticRequest):
         asked for.
         """
         more = (
-            [f"{stem}-differences.csv" for stem in self._stems]
+            [f"{stem}-differences.csv" for stem in self.file_stems]
             if self.confidence.differences
             else []
         )
-        return (*(f"{stem}.csv" for stem in self._stems), *more)
+        return (*(f"{stem}.csv" for stem in self.file_stems), *more)
 
     def space(self, scope: Scope) -> QuerySpace:
         """Return the space of the sums by group; refuse groups whose counts are not published."""
@@ -81,8 +84,22 @@ class GroupRequest(StatisticRequest):
             parts.append(measured_rows(space, group, sums))
         return np.concatenate(parts)
 
+    def forecast(self, mechanism: Mechanism, scope: Scope) -> tuple[Forecast, ...]:
+        """Return how far off its groups would be. Their sizes are exact, so that the error of a
+        mean is known beforehand: that of its sum over the size.
+        """
+        space = mechanism.space
+        assert isinstance(space, SumSpace)
+        sizes = np.concatenate([counts.ravel() for counts in space.counts])
+        # Sets of groups have one total, so that each has less noise than was drawn.
+        steps = np.sqrt(mechanism.variance * space.variances())
+        of_sums = steps[sizes > 0] * float(space.unit)
+        divisors = 1 if self.statistic == "sum" else sizes[sizes > 0]
+        largest = float(of_sums.max(initial=0.0))
+        return self._forecast_errors(of_sums / divisors, {"standard_error_of_sums": largest})
+
     def publish(
         self, mechanism: Mechanism, measured: Measurement, scope: Scope, progress: Progress
-    ) -> PublishedGroups:
+    ) -> PublishedStatistic:
         """Return sums, or means and proportions over exact counts, with their intervals."""
-        return published_groups(self, GroupSums(mechanism, measured))
+        return publish_groups(self, GroupSums(mechanism, measured))

@@ -1,0 +1,267 @@
+"""What is published of a statistic that is not a table of counts: one class for all of them.
+
+A statistic hands over sheets of columns with a role and its own sentences; files, data frames,
+report, terminal and JSON follow.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from semidp.promise.exact import count_noun
+from semidp.promise.guarantee import Scope
+from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
+from semidp.publish.results.cells import Columns, Form, PublishedColumns
+from semidp.publish.results.role_columns import Sheet
+from semidp.publish.results.sections import Details, Section
+from semidp.publish.results.texts import FAINT_MARK, TOO_MANY, scale_text, share_text
+from semidp.publish.statistics.protocol.requests import Request
+from semidp.publish.statistics.protocol.results import Published, mechanism_fields
+from semidp.publish.statistics.recheck_findings import Trust
+
+_SHOWN_ROWS = 12  # on a terminal
+NOTHING_MEASURED = "There is no record, so there is nothing to measure and no noise."
+"""What is said of a statistic without records."""
+
+
+@dataclass(frozen=True)
+class Sentences:
+    """What a statistic says of itself, where columns do not say it.
+
+    Parameters
+    ----------
+    title
+        What it is called: mean of score by ward.
+    noise
+        The noise, after the name of the mechanism, for a terminal and for specialists; its scale
+        unless given.
+    mechanism
+        What a terminal calls the mechanism; its own name unless given.
+    paragraphs
+        How it was measured and what it means, for the report; not said if there is no record.
+    further
+        Further facts for specialists, each with its name.
+    notes
+        Further lines of a terminal, each with a word on what it is about.
+    faint
+        Why noise is said to dominate a row.
+    warnings
+        What a reader must know about it: recorded in release.json.
+    """
+
+    title: str
+    noise: str = ""
+    mechanism: str = ""
+    paragraphs: tuple[str, ...] = ()
+    further: tuple[tuple[str, str], ...] = ()
+    notes: tuple[tuple[str, str], ...] = ()
+    faint: str = ""
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class PublishedStatistic(Published):
+    """What is published of a statistic.
+
+    Parameters
+    ----------
+    request
+        What was asked for.
+    sheets
+        Its files: columns with a role.
+    analysis
+        What follows from the measurement, and answers more questions than the files do.
+    sentences
+        What it says of itself.
+    facts
+        What release.json says of it besides.
+    mechanism
+        How it was measured; None for a combination of several measurements.
+
+    Examples
+    --------
+    >>> import semidp
+    >>> people = {"ward": ["a", "a", "b"], "passed": [1, 0, 1]}
+    >>> release = semidp.release(people, semidp.proportion("passed", by="ward"), mu=1)
+    >>> release.groups[0].sheets[0].counts.tolist()  # exact; the proportions are not
+    [2, 1]
+    """
+
+    request: Any
+    sheets: tuple[Sheet, ...]
+    analysis: Any
+    sentences: Sentences
+    facts: Mapping[str, Any]
+    mechanism: Mechanism | None
+
+    @property
+    def list_key(self) -> str:
+        """The list of release.json that it is in."""
+        key = str(self.request.list_key)
+        return key if self.mechanism is not None else f"combined_{key}"
+
+    def title(self) -> str:
+        """Name it: the mean of score by school."""
+        return self.sentences.title
+
+    def files(self, form: Form | None = None) -> dict[str, Columns]:
+        """Return its CSV files."""
+        return {f"{sheet.name}.csv": sheet.columns() for sheet in self.sheets}
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything but the numbers in the files, as plain values."""
+        return {**super().to_json(), **self.facts}
+
+    def columns_by_name(self) -> dict[str, PublishedColumns]:
+        """Return each file under its name, for data frames; not what was only measured."""
+        return {sheet.name: sheet for sheet in self.sheets if sheet.has_estimates}
+
+    def file_words(self, form: Form | None = None) -> list[tuple[str, str]]:
+        """Say what its files hold."""
+        return [(f"{sheet.name}.csv", sheet.words or self.title()) for sheet in self.sheets]
+
+    # --- what is said of it
+
+    def noisy_lines(self) -> list[str]:
+        """Say how many rows have estimates."""
+        rows = sum(len(sheet.groups) for sheet in self.estimates)
+        return [f"{self.title()}: {count_noun(rows, self.estimates[0].row)}"]
+
+    @property
+    def estimates(self) -> tuple[Sheet, ...]:
+        """The sheets whose rows a terminal lists: one for each set of groups."""
+        return tuple(sheet for sheet in self.sheets if sheet.is_main and sheet.has_estimates)
+
+    def summary_lines(self) -> list[tuple[str, str]]:
+        """Return the mechanism and the first estimates, for a terminal."""
+        said = self.sentences
+        lines = [("mechanism", said.mechanism or f"{self.noise.mechanism}, {self._noise_text}")]
+        estimates = [line for sheet in self.estimates for line in sheet.lines()]
+        left = len(estimates) - _SHOWN_ROWS
+        if left > 0:
+            estimates = [*estimates[:_SHOWN_ROWS], f"and {left:,} more"]
+        lines += [("" if number else "estimate", line) for number, line in enumerate(estimates)]
+        return lines + [("", text) for text in self.faint_text] + list(said.notes)
+
+    @property
+    def _noise_text(self) -> str:
+        return self.sentences.noise or f"scale {scale_text(self.noise.scale)}"
+
+    def sections(self, form: Form | None = None) -> list[Section]:
+        """Return a section of the report for each of its sheets; the first says how all were
+        measured.
+        """
+        drawn = [sheet.section() for sheet in self.sheets]
+        sections = [section for section in drawn if section is not None]
+        said = (NOTHING_MEASURED,) if self.noise.absent else self.sentences.paragraphs
+        dominated = [f"{text}." for text in self.faint_text]
+        for first in sections[:1]:
+            sections[0] = replace(first, paragraphs=[*said, *dominated, *first.paragraphs])
+        return sections
+
+    def details(self) -> Details:
+        """Say how it was measured."""
+        return Details(self.title(), self._noise_text, self.sentences.further)
+
+    def warnings(self) -> list[str]:
+        """Say what a reader of the release must know about it."""
+        return list(self.sentences.warnings)
+
+    @property
+    def faint_rows(self) -> tuple[int, int]:
+        """In how many rows noise dominates, and how many have records."""
+        counted = [sheet.faint_rows for sheet in self.sheets if sheet.faint is not None]
+        return sum(faint for faint, _ in counted), sum(rows for _, rows in counted)
+
+    @property
+    def faint_text(self) -> list[str]:
+        """Say in how many rows noise dominates, and what the mark means; nothing if in none."""
+        faint, rows = self.faint_rows
+        if not faint:
+            return []
+        rows_text = count_noun(rows, "group")
+        return [f"{FAINT_MARK} noise dominates {faint:,} of {rows_text}: {self.sentences.faint}"]
+
+    def cautions(self) -> list[str]:
+        """Warn if noise dominates more than a quarter of its rows."""
+        faint, rows = self.faint_rows
+        if not faint or faint <= TOO_MANY * rows:
+            return []
+        return [
+            f"Noise dominates {share_text(faint / rows)} of the groups of the {self.title()}: ask"
+            " for fewer or larger groups, tighter bounds or a larger budget."
+        ]
+
+    def plot(self, axes: Any = None, by: int = 0) -> Any:
+        """Draw one of its sheets; return the figure."""
+        return self.sheets[by].plot(axes)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r}: {self.title()}, {self.noise.mechanism})"
+
+    def _repr_html_(self) -> str:
+        return "".join(sheet._repr_html_() for sheet in self.sheets if sheet.has_estimates)
+
+    # --- computed again
+
+    def recalibrate(self, request: Request, scope: Scope) -> Mechanism:
+        """Return its mechanism: what it was published from."""
+        assert self.mechanism is not None, "a combination has the mechanisms of its releases"
+        return self.mechanism
+
+    def trust_assumptions(self, request: Request) -> Iterator[Trust]:
+        """Yield what is believed of it besides its noisy values."""
+        for what, key in self.request.trusted_fields.items():
+            yield Trust(what, (f"plan.{request.key}.{key}",))
+
+
+class MeasurementSource(Protocol):
+    """What was measured, and often what follows from it."""
+
+    @property
+    def mechanism(self) -> Mechanism:
+        """How it was measured."""
+
+    @property
+    def measurement(self) -> Measurement:
+        """What was measured."""
+
+
+@dataclass(frozen=True)
+class BareMeasurement:
+    """A measurement by itself."""
+
+    mechanism: Mechanism
+    measurement: Measurement
+
+
+def publish_statistic(
+    request: Request,
+    source: MeasurementSource,
+    sentences: Sentences,
+    sheets: Sequence[Sheet],
+    facts: Mapping[str, Any] | None = None,
+    analysis: Any = None,
+) -> PublishedStatistic:
+    """Return a statistic from what was measured and what follows from it.
+
+    Parameters
+    ----------
+    request, source
+        What was asked for, and the measurement with what follows from it.
+    sentences, sheets, facts
+        What is said, the files, and what release.json says besides.
+    analysis
+        What answers further questions; `source` unless given.
+    """
+    mechanism, measured = source.mechanism, source.measurement
+    return PublishedStatistic(
+        request=request,
+        sheets=tuple(sheets),
+        analysis=source if analysis is None else analysis,
+        sentences=sentences,
+        facts=facts or {},
+        mechanism=mechanism,
+        noisy=measured.noisy,
+        **mechanism_fields(request.name, mechanism, measured.private),
+    )
