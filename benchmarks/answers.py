@@ -35,9 +35,8 @@ from semidp import (
 )
 from semidp.errors import Refused
 from semidp.inference.association import ScoreTest
-from semidp.inference.independence import random_tables
+from semidp.inference.independence import TotalsTest, least_favourable, random_tables
 from semidp.inference.models import DesignMatrix, Formula, logistic_fit
-from semidp.inference.noisy_totals import TotalsTest, least_favourable
 from semidp.inference.paired_tests import every_pair
 from semidp.inference.ratios import NoisyRates, RateMeasure
 from semidp.inference.unknown_totals import NoiseTerms, ScoreQuestion, UnknownTotals

@@ -109,8 +109,8 @@ def coverage(folder: Path, cells: np.ndarray, codes: list[str]) -> dict[str, flo
     of people.
     """
     from semidp.inference import Share
-    from semidp.inference.census.area_estimates import estimate_state
-    from semidp.inference.census.noisy_files import Areas, groups
+    from semidp.inference.area_estimates import estimate_state
+    from semidp.inference.noisy_files import Areas, groups
 
     files, answer = estimate_state(folder, "15")
     weights = np.stack(list(groups().values()))
@@ -144,8 +144,8 @@ def errors(folder: Path, cells: np.ndarray) -> list[tuple[str, str, float, float
     Before: of the one query at that level that says most of the group.
     """
     from semidp.inference import Share
-    from semidp.inference.census.area_estimates import estimate_state
-    from semidp.inference.census.noisy_files import groups
+    from semidp.inference.area_estimates import estimate_state
+    from semidp.inference.noisy_files import groups
 
     _, answer = estimate_state(folder, "15")
     rows = []
@@ -284,7 +284,7 @@ def main() -> None:
             print(f"| {level} | {label} | {old:.1f} | {new:.1f} | {made:.1f} |")
         return
     from semidp.inference import CensusTask, estimate_areas, read_areas
-    from semidp.inference.census.area_estimates import estimate_state
+    from semidp.inference.area_estimates import estimate_state
 
     start = time.process_time()
     if options.districts is not None:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from semidp.applications.census_study import PERSONS, budget
-from semidp.inference.census.noisy_files import EXACT, LEVELS, MEASURED, NATION, RACES, SIZES
+from semidp.inference.noisy_files import EXACT, LEVELS, MEASURED, NATION, RACES, SIZES
 
 GROUPS = ("hisp", "white", "black", "aian", "asian", "nhpi", "other", "two")
 LENGTHS = {"State": 3, "County": 6, "Tract": 12, "Block_Group": 13}

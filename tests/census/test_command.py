@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from semidp.cli import run
-from semidp.inference import CensusTask, estimate_areas, write_estimates
-from semidp.inference.census import area_estimates
-from semidp.inference.census.noisy_files import Areas
+from semidp.inference import CensusTask, area_estimates, estimate_areas, write_estimates
+from semidp.inference.noisy_files import Areas
 from tests.census.conftest import State, small_state
 
 

@@ -21,8 +21,8 @@ from semidp.inference import (
     estimate_areas,
     write_estimates,
 )
-from semidp.inference.census.area_estimates import nation_use
-from semidp.inference.census.noisy_files import (
+from semidp.inference.area_estimates import nation_use
+from semidp.inference.noisy_files import (
     SIZES,
     STATES,
     Areas,
@@ -134,7 +134,7 @@ def test_the_nation_takes_from_the_variance_of_a_state(nation: Path) -> None:
 def test_a_run_that_ended_early_reads_no_state_a_third_time(
     nation: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import semidp.inference.census.area_estimates as module
+    import semidp.inference.area_estimates as module
 
     task = CensusTask(nation, Areas([("a", "15001", 1.0), ("a", "16001", 1.0)]), nation="all")
     whole = write_estimates(task, tmp_path / "whole")

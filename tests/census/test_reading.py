@@ -11,8 +11,8 @@ import pytest
 
 from semidp.errors import DataError, InputError
 from semidp.inference import Share
-from semidp.inference.census.area_estimates import estimate_state
-from semidp.inference.census.noisy_files import LEVELS, RACES, groups, read_state
+from semidp.inference.area_estimates import estimate_state
+from semidp.inference.noisy_files import LEVELS, RACES, groups, read_state
 from tests.census.conftest import State, simulated, small_state
 
 

@@ -14,8 +14,7 @@ from scipy.stats import binomtest
 from semidp import Budget, Feature, Plan, run
 from semidp.errors import InputError, Refused
 from semidp.inference.association import ScoreTest, noise_covariances, score_test
-from semidp.inference.crossed_table import crossed_table
-from semidp.inference.independence import random_tables
+from semidp.inference.independence import crossed_table, random_tables
 from semidp.promise.noise.randomness import Randomness, SeededRandomness, generator
 from semidp.publish import TableRequest
 from semidp.publish.statistics.odds_ratio.umpu import Alternative

@@ -19,7 +19,8 @@ from semidp.inference.answers import (
     sampled_rate,
 )
 from semidp.inference.cell_bounds import CellBounds
-from semidp.inference.independence import independence_test, random_tables, simulated_bound
+from semidp.inference.independence import independence_test, random_tables
+from semidp.inference.linear_estimates import simulated_bound
 from semidp.promise.mechanisms.selection import calibrate_mechanism
 from semidp.promise.noise.randomness import SeededRandomness
 

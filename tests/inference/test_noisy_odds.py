@@ -22,15 +22,10 @@ from semidp.inference.common_odds import (
     bounding_law,
     stratified_odds_ratio,
 )
+from semidp.inference.independence import MISS
 from semidp.inference.linear_estimates import DrawnNumbers, SumErrors
 from semidp.inference.models import model
-from semidp.inference.unknown_totals import (
-    MISS,
-    NoiseTerms,
-    UnknownTotals,
-    asked_questions,
-    cut_scores,
-)
+from semidp.inference.unknown_totals import NoiseTerms, UnknownTotals, asked_questions, cut_scores
 from semidp.present.release import Release
 from semidp.promise.noise.distributions import DiscreteGaussian
 from semidp.promise.noise.randomness import SeededRandomness

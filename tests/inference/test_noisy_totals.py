@@ -10,9 +10,7 @@ import pytest
 
 from semidp import Budget, Feature, Plan, run
 from semidp.errors import InputError
-from semidp.inference.independence import random_tables
-from semidp.inference.noisy_totals import TotalsTest, least_favourable
-from semidp.inference.unknown_totals import MISS
+from semidp.inference.independence import MISS, TotalsTest, least_favourable, random_tables
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.publish import TableRequest
 

@@ -12,7 +12,7 @@ from scipy.stats import binom, chi2_contingency
 from semidp import Budget, Plan, run
 from semidp.errors import InputError, Refused
 from semidp.inference.answers import Covers
-from semidp.inference.independence import simulated_bound
+from semidp.inference.linear_estimates import simulated_bound
 from semidp.inference.ratios import NoisyRates, RateMeasure, fixed_risk_ratio, sampled_comparison
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.publish import TableRequest

@@ -15,7 +15,8 @@ from scipy.stats import binom
 
 from semidp import Budget, Feature, Plan, Release, run
 from semidp.errors import InputError, Refused
-from semidp.inference.independence import independence_test, random_tables, simulated_bound
+from semidp.inference.independence import independence_test, random_tables
+from semidp.inference.linear_estimates import simulated_bound
 from semidp.inference.measured import Measured, measured_table
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.schema.schema import StructuralZero

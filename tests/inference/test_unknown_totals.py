@@ -11,9 +11,9 @@ import pytest
 
 from semidp import Budget, Feature, Plan, run
 from semidp.errors import InputError, Refused
+from semidp.inference.independence import MISS
 from semidp.inference.linear_estimates import DrawnNumbers, SumErrors
 from semidp.inference.unknown_totals import (
-    MISS,
     GridLaw,
     NoiseTerms,
     ScoreQuestion,

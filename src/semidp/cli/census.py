@@ -37,7 +37,7 @@ from semidp.publish.plots.style import png
 
 if TYPE_CHECKING:
     from semidp.inference import CensusTask
-    from semidp.inference.census.area_estimates import CensusEstimates
+    from semidp.inference.area_estimates import CensusEstimates
 
 
 MANIFEST = "studies.json"
@@ -389,7 +389,7 @@ def _print_areas(estimates: "CensusEstimates") -> None:
 
 
 def _level_named(word: str) -> str:
-    from semidp.inference.census.noisy_files import LEVELS
+    from semidp.inference.noisy_files import LEVELS
 
     names = {level.lower(): level for level in LEVELS}
     name = word.lower().replace(" ", "_").replace("-", "_")

@@ -6,15 +6,16 @@ that they return are named here. The chains of a posterior, and when they have m
 """
 
 from semidp.inference.answers import linear_interval, mover_difference, ratio_interval
+from semidp.inference.area_estimates import CensusTask, estimate_areas, write_estimates
 from semidp.inference.area_sums import area_intervals, read_area_rows, sum_intervals, sum_rows
-from semidp.inference.census.area_estimates import CensusTask, estimate_areas, write_estimates
-from semidp.inference.census.noisy_files import read_areas
 from semidp.inference.common_odds import common_odds_ratio
 from semidp.inference.estimation.estimates import Share, estimate
 from semidp.inference.estimation.measurements import CellSums, Measurements, Observed, Places
-from semidp.inference.independence import random_tables, simulated_bound
+from semidp.inference.independence import random_tables
+from semidp.inference.linear_estimates import simulated_bound
 from semidp.inference.markov import posterior
 from semidp.inference.models import model
+from semidp.inference.noisy_files import read_areas
 from semidp.inference.paired_tests import every_pair
 from semidp.inference.records.synthetic import combine_estimates
 

@@ -24,7 +24,7 @@ import scipy
 from numpy.typing import NDArray
 
 from semidp.inference.cell_bounds import whole_interval
-from semidp.inference.independence import simulated_bound
+from semidp.inference.linear_estimates import simulated_bound
 from semidp.promise.exact import bisection
 from semidp.promise.schema.schema import Schema
 

@@ -19,8 +19,7 @@ from attrs import evolve, frozen
 from semidp.errors import InputError
 from semidp.inference.answers import Covers, IntervalEstimate, linear_interval
 from semidp.inference.cell_bounds import CellBounds
-from semidp.inference.independence import simulated_bound
-from semidp.inference.linear_estimates import Floats
+from semidp.inference.linear_estimates import Floats, simulated_bound
 from semidp.inference.measured import (
     Cells,
     Measured,

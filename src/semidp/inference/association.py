@@ -14,21 +14,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.errors import InputError, Refused
-from semidp.inference.crossed_table import CrossedTable, crossed_table
 from semidp.inference.independence import (
+    MISS,
+    CrossedTable,
     Independence,
-    blocks,
+    TriedTotals,
     check_draws,
+    crossed_table,
+    exact_sides,
     independence_test,
     random_tables,
+    tried_totals,
 )
-from semidp.inference.noisy_totals import TriedTotals, exact_sides, tried_totals
-from semidp.inference.unknown_totals import (
-    MISS,
-    asked_questions,
-    cut_scores,
-    unknown_totals,
-)
+from semidp.inference.linear_estimates import blocks
+from semidp.inference.unknown_totals import asked_questions, cut_scores, unknown_totals
 from semidp.promise.noise.randomness import Randomness, SystemRandomness, generator
 from semidp.publish.statistics.odds_ratio.umpu import Alternative
 

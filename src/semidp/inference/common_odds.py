@@ -19,13 +19,16 @@ from numpy.typing import NDArray
 
 from semidp.errors import InputError, Refused
 from semidp.inference.answers import Covers, IntervalEstimate
-from semidp.inference.crossed_table import CrossedTable, crossed_table
-from semidp.inference.independence import check_draws
+from semidp.inference.independence import (
+    MISS,
+    CrossedTable,
+    check_draws,
+    crossed_table,
+    exact_sides,
+)
 from semidp.inference.measured import Cells, measured_table
 from semidp.inference.models import model
-from semidp.inference.noisy_totals import exact_sides
 from semidp.inference.unknown_totals import (
-    MISS,
     GridLaw,
     NoiseTerms,
     ScoreQuestion,

@@ -1,24 +1,180 @@
-"""Independence in a noisy table with public margins: exact by Monte Carlo, at no cost in privacy.
+"""Independence in a noisy table: exact by Monte Carlo, at no cost in privacy.
 
-Given the margins a table of independent features is multivariate hypergeometric, stratum by
-stratum, and the noise of a published table has a known law: so has their sum. What was published,
-and by which noise, is the business of `release`.
+Every test of a release starts from a `CrossedTable`: noisy counts by rows, columns and strata, with
+its exact margins. Given the margins a table of independent features is multivariate hypergeometric,
+stratum by stratum, and the noise of a published table has a known law: so has their sum. Where the
+totals of a feature are noisy too, and few, an interval says which totals are plausible. The largest
+p-value over those, plus the chance that the interval misses, is a p-value (Berger and Boos, 1994).
+Awan and Wang (2024) treat general models in the same spirit, by repro samples. Where there are too
+many totals to try them all, see `unknown_totals`.
 """
 
+import itertools
 import math
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from semidp.errors import InputError, Refused
+from semidp.inference.cell_bounds import CellBounds, whole_interval
+from semidp.inference.linear_estimates import blocks, simulated_bound
+from semidp.inference.measured import (
+    Measured,
+    clustering,
+    level_codes,
+    measured_table,
+    select_public,
+)
 from semidp.promise.noise.randomness import Randomness, generator
+from semidp.promise.spaces.dataspace import Dataspace, Margin
+from semidp.promise.spaces.protection import refuse_dependent
+from semidp.publish.statistics.odds_ratio.umpu import Alternative
+
+if TYPE_CHECKING:
+    from semidp.publish.release_value import ReleaseValue
 
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
-_BLOCK = 4_000_000  # numbers that are drawn at once
+
+MISS = 0.001
+"""How often the intervals of noisy totals miss; it is added to the p-value."""
+
+# entries of the matrix from the cells of a table to the sums that are asked for
+_LARGEST = 50_000_000
+
+
+@dataclass(frozen=True)
+class CrossedTable:
+    """A measured table summed to rows × columns × strata, with its exact margins in every stratum.
+
+    Parameters
+    ----------
+    rows, columns, strata
+        The features of the test.
+    measured
+        The published table, with the law of its noise.
+    shape
+        Numbers of rows, columns and combinations of strata.
+    row_totals, column_totals
+        The exact margins, one column a stratum; 0 where they are noisy.
+    notes
+        What a reader must know.
+    """
+
+    rows: str
+    columns: str
+    strata: tuple[str, ...]
+    measured: Measured = field(repr=False)
+    shape: tuple[int, int, int]
+    row_totals: Counts = field(repr=False)
+    column_totals: Counts = field(repr=False)
+    notes: tuple[str, ...] = ()
+
+    @cached_property
+    def codes(self) -> NDArray[np.intp]:
+        """For each cell of the published table the flat number of its cell in `shape`."""
+        names = (self.rows, self.columns, *self.strata)
+        codes, _ = level_codes(self.measured.schema, names)
+        return codes
+
+    @cached_property
+    def estimate(self) -> Floats:
+        """The noisy counts in `shape`."""
+        # Features that the test does not name are summed.
+        counts = self.measured.estimate.ravel()
+        flat = np.bincount(self.codes, weights=counts, minlength=math.prod(self.shape))
+        return np.asarray(flat.reshape(self.shape), dtype=np.float64)
+
+    def pull_weights(self, weights: Floats) -> Floats:
+        """Weights on the cells of the published table, from weights on the cells of `shape`.
+
+        The first axis counts the weighted sums.
+        """
+        self.check_size(len(weights))
+        flat = weights.reshape(len(weights), -1)
+        return flat[:, self.codes].reshape(len(weights), *self.measured.schema.shape)
+
+    def check_size(self, sums: int) -> None:
+        """Refuse more weighted sums of cells than memory holds."""
+        if sums * self.codes.size > _LARGEST:
+            raise Refused("this table has too many cells for a simulation: test a coarser one")
+
+    def noise_variances(self, weights: Floats) -> Floats:
+        """Variances of the noise of weighted sums of the cells of `shape`."""
+        return self.measured.errors(self.pull_weights(weights)) ** 2
+
+    def noise_law(self, weights: Floats) -> Callable[[int, Randomness], Floats]:
+        """How the noise of weighted sums of the cells of `shape` is drawn, one row a draw."""
+        return self.measured.weigh_noise(self.pull_weights(weights)).draw
+
+
+def crossed_table(
+    release: "ReleaseValue",
+    rows: str,
+    columns: str,
+    strata: Iterable[str],
+    table: str | None,
+) -> CrossedTable:
+    """Find the table that has the features of a test; totals that are not exact are 0 in what is
+    returned.
+    """
+    strata = tuple(strata)
+    names = (rows, columns, *strata)
+    measured = measured_table(release, names, table)
+    terms = " * ".join(names)
+    simpler = " + ".join(" * ".join((side, *strata)) for side in (rows, columns))
+    instead = f"semidp model RELEASE '~ {terms}' --against '~ {simpler}'"
+    refuse_dependent(clustering(release, measured), instead)
+    public = select_public(release, measured)
+    if len({measured.schema.axis(name) for name in names}) < len(names):
+        raise InputError("rows, columns and strata must be different features, each named once")
+    exact = {side: public.publishes(Margin(side, *strata)) for side in (rows, columns)}
+    if measured.schema.possible is not None:
+        raise Refused(
+            "with impossible cells (structural zeros) independence has no meaning here: test a part"
+            " without"
+        )
+    # All combinations of strata are one axis.
+    _, sizes = level_codes(measured.schema, names)
+    shape = (sizes[0], sizes[1], math.prod(sizes[2:]))
+    totals = []
+    for side, levels in zip((rows, columns), sizes[:2], strict=True):
+        flat = np.zeros(levels * shape[2], dtype=np.int64)
+        if exact[side]:
+            flat = exact_totals(public, (side, *strata))
+        totals.append(flat.reshape(levels, -1))
+    notes = _unused_totals(public, rows, columns, strata)
+    return CrossedTable(rows, columns, strata, measured, shape, totals[0], totals[1], notes)
+
+
+def exact_totals(public: Dataspace, names: Sequence[str]) -> Counts:
+    """The exact totals of some features, flat, in their order."""
+    total = public.value(Margin(*names))
+    codes, sizes = level_codes(total.schema, names)
+    flat = np.zeros(math.prod(sizes), dtype=np.int64)
+    np.add.at(flat, codes, total.counts.ravel())
+    return flat
+
+
+def _unused_totals(
+    public: Dataspace, rows: str, columns: str, strata: tuple[str, ...]
+) -> tuple[str, ...]:
+    """Note on the exact totals of rows or columns that the test does not condition on."""
+    used = ({rows, *strata}, {columns, *strata})
+    unused = []
+    for margin in public.margins:
+        names = {*margin.names}
+        if names & {rows, columns} and not any(names <= side for side in used):
+            unused.append(str(margin))
+    if not unused:
+        return ()
+    return (f"The test does not condition on further exact totals: {', '.join(unused)}.",)
+
+
 _MOST_RECORDS = 10**9  # of the sampler
 
 
@@ -159,25 +315,254 @@ def check_draws(draws: int) -> None:
         raise InputError(f"a Monte Carlo test needs at least 19 draws, such as 9999, not {draws}")
 
 
-def blocks(draws: int, size: int) -> list[int]:
-    """Return how many to draw at a time, so that a block of tables of that size fits in memory.
+_MOST_TOTALS = 4000  # combinations of totals that are tried
+_MOST_LISTED = 50_000  # before impossible ones are left out
+_MOST_DRAWS = 999  # tables for each combination, where there are many
 
-    >>> blocks(10, 2_000_000)
-    [2, 2, 2, 2, 2]
+
+@dataclass(frozen=True)
+class TotalsTest:
+    """The statistic of independence for hypothetical totals, and its simulated law.
+
+    The noisy table is first brought to the totals: with row totals R and column totals C of n
+    records, the noise of its own totals is taken out in proportion,
+    ``z = y - R(y_+ - C)/n - (y_ᐧ - R)C/n``. The statistic is ``Σ (z - RC/n)² / (v + τ²)``, with the
+    hypergeometric variance v and the variance τ² of the noise.
+
+    Parameters
+    ----------
+    noise
+        The variances τ² of the noise of the cells, of shape (r, c).
+    errors
+        Simulated noise of tables, of shape (draws, r, c).
+    seed
+        Of the simulated tables: the same for all totals, so that their p-values differ by the
+        totals alone.
     """
-    at_once = max(1, min(draws, _BLOCK // max(size, 1)))
-    return [at_once] * (draws // at_once) + ([draws % at_once] if draws % at_once else [])
+
+    noise: Floats
+    errors: Floats
+    seed: int
+
+    def statistics(self, tables: Floats, rows: Counts, columns: Counts) -> Floats:
+        """The statistic of each table for these totals."""
+        n = float(rows.sum())
+        mean = np.outer(rows, columns) / n
+        spread = mean * np.outer(n - rows, n - columns) / (n * max(n - 1, 1))
+        variance = spread + self.noise + 1e-12
+        off = (remove_excess(tables, rows, columns) - mean) ** 2 / variance
+        return np.asarray(off.sum(axis=(1, 2)))
+
+    def p_value(self, table: Floats, rows: Counts, columns: Counts) -> float:
+        """Of independence with these totals, by Monte Carlo."""
+        seen = float(self.statistics(table[None], rows, columns)[0])
+        source = np.random.default_rng(self.seed)
+        tables = random_tables(rows[:, None], columns[:, None], len(self.errors), source)[..., 0]
+        drawn = self.statistics(tables + self.errors, rows, columns)
+        # The published table is one of those that are equally likely, and ties count.
+        larger = int(np.count_nonzero(drawn >= seen * (1 - 1e-9)))
+        return (1 + larger) / (1 + len(drawn))
 
 
-def simulated_bound(sizes: Floats, level: float) -> float:
-    """Return a bound that a further number of the same law stays within with probability `level`,
-    counting the draws.
+@dataclass(frozen=True)
+class ScoredTotalsTest(TotalsTest):
+    """The same for sums of scores: the largest of them, each in units of its standard deviation.
 
-    It is the ``ceil((1 + draws) level)``-th smallest of the simulated sizes: all orders are equally
-    likely.
-
-    >>> simulated_bound(np.arange(99.0), 0.95)
-    94.0
+    Parameters
+    ----------
+    row_scores, column_scores
+        One row a sum: of shapes (sums, r) and (sums, c).
+    noise_of_sums
+        The variances of the noise of the sums.
+    alternative
+        Whether sums above 0, below 0 or both count.
     """
-    rank = math.ceil((1 + len(sizes)) * level - 1e-9)
-    return float(np.partition(sizes, rank - 1)[rank - 1]) if rank <= len(sizes) else math.inf
+
+    row_scores: Floats
+    column_scores: Floats
+    noise_of_sums: Floats
+    alternative: Alternative
+
+    def sums(self, tables: Floats, rows: Counts, columns: Counts) -> Floats:
+        """The sums of scores of each table less their means, in standard deviations, one row a
+        table.
+        """
+        n = float(rows.sum())
+        off = remove_excess(tables, rows, columns) - np.outer(rows, columns) / n
+        totals = np.einsum("qi,nij,qj->nq", self.row_scores, off, self.column_scores)
+        one = _variances(self.row_scores, rows)
+        other = _variances(self.column_scores, columns)
+        variances = one * other / max(n - 1, 1) + self.noise_of_sums + 1e-12
+        return np.asarray(totals / np.sqrt(variances))
+
+    def statistics(self, tables: Floats, rows: Counts, columns: Counts) -> Floats:
+        """The largest sum of each table, in the direction that is asked for."""
+        sums = self.sums(tables, rows, columns)
+        if self.alternative is Alternative.GREATER:
+            return np.asarray(sums.max(axis=1))
+        if self.alternative is Alternative.LESS:
+            return np.asarray(-sums.min(axis=1))
+        return np.asarray(np.abs(sums).max(axis=1))
+
+
+def remove_excess(tables: Floats, rows: Counts, columns: Counts) -> Floats:
+    """Tables without what their own totals have too much: it is taken out in proportion."""
+    n = float(rows.sum())
+    by_column = tables.sum(axis=1, keepdims=True) - columns
+    by_row = tables.sum(axis=2, keepdims=True) - rows[:, None]
+    both = by_column.sum(axis=2, keepdims=True)
+    excess = rows[:, None] * by_column + by_row * columns - both * np.outer(rows, columns) / n
+    return np.asarray(tables - excess / n)
+
+
+def _variances(scores: Floats, totals: Counts) -> Floats:
+    """``Σ R (u - ū)²`` for each row of scores."""
+    means = scores @ totals / max(float(totals.sum()), 1.0)
+    return np.asarray(((scores - means[:, None]) ** 2) @ totals)
+
+
+def least_favourable(
+    totals: Sequence[tuple[Counts, Counts]], p_value: Callable[[Counts, Counts], float]
+) -> tuple[float, tuple[Counts, Counts]]:
+    """Return the largest p-value over plausible totals plus `MISS`, and the totals that have it.
+
+    Valid: let t be the true totals and C the plausible ones. Then
+    ``P(p <= α) <= P(t not in C) + P(p(t) + MISS <= α) <= MISS + (α - MISS)``.
+    """
+    largest, best = 0.0, totals[0]
+    for rows, columns in totals:
+        value = p_value(rows, columns)
+        if value > largest:
+            largest, best = value, (rows, columns)
+    return min(largest + MISS, 1.0), best
+
+
+@dataclass(frozen=True)
+class TriedTotals:
+    """The answer of a test that tries every plausible total.
+
+    Parameters
+    ----------
+    statistic
+        For the totals with the largest p-value.
+    z
+        The sum of scores for these, where there is one.
+    p_value, draws
+        The largest p-value plus `MISS`, and how many tables were simulated for each total.
+    note
+        What a reader must know.
+    """
+
+    statistic: float
+    z: float | None
+    p_value: float
+    draws: int
+    note: str
+
+
+ScoresOfSums = tuple[Floats, Floats]
+"""Scores of rows and of columns, one row a sum."""
+
+
+def tried_totals(
+    release: "ReleaseValue",
+    asked: CrossedTable,
+    sides: tuple[bool, bool],
+    scores: ScoresOfSums | None,
+    alternative: Alternative,
+    draws: int,
+    randomness: Randomness,
+) -> TriedTotals | None:
+    """Test independence, or sums of scores, for every plausible total; None where these are too
+    many to try.
+    """
+    check_draws(draws)
+    r, c, _ = asked.shape
+    cells = np.eye(r * c).reshape(-1, r, c, 1)
+    asked.check_size(len(cells))
+    law = asked.noise_law(cells)
+    # The interval of the totals and the reference of the statistic have draws of their own.
+    errors = law(max(draws, 9999), randomness).reshape(-1, r, c)
+    row_sets = _plausible(release, asked, 0, errors.sum(axis=2), sides[0])
+    column_sets = _plausible(release, asked, 1, errors.sum(axis=1), sides[1])
+    if row_sets is None or column_sets is None or len(row_sets) * len(column_sets) > _MOST_TOTALS:
+        return None
+    totals = list(itertools.product(row_sets, column_sets))
+    count = min(draws, _MOST_DRAWS) if len(totals) > 20 else draws
+    variances = asked.noise_variances(cells).reshape(r, c)
+    reference = law(count, randomness).reshape(-1, r, c)
+    seed = int(randomness.words(1)[0])
+    test = TotalsTest(variances, reference, seed)
+    if scores is not None:
+        centred = [side - side.mean(axis=1, keepdims=True) for side in scores]
+        weights = np.einsum("qi,qj->qij", *centred)[..., None]
+        of_sums = asked.noise_variances(weights)
+        test = ScoredTotalsTest(variances, reference, seed, *scores, of_sums, alternative)
+    estimate = asked.estimate[..., 0]
+    p, (rows, columns) = least_favourable(
+        totals, lambda one, other: test.p_value(estimate, one, other)
+    )
+    statistic = float(test.statistics(estimate[None], rows, columns)[0])
+    z = None
+    if isinstance(test, ScoredTotalsTest) and len(test.row_scores) == 1:
+        z = float(test.sums(estimate[None], rows, columns)[0, 0])
+    noisy = [
+        name for name, exact in zip((asked.rows, asked.columns), sides, strict=True) if not exact
+    ]
+    note = (
+        f"The totals of {' and '.join(noisy)} are noisy: p is the largest over {len(totals):,}"
+        f" plausible totals, plus {MISS:g} for the chance that these miss (Berger and Boos)."
+    )
+    return TriedTotals(statistic, z, p, count, note)
+
+
+def _plausible(
+    release: "ReleaseValue", asked: CrossedTable, side: int, errors: Floats, exact: bool
+) -> list[Counts] | None:
+    """Totals of rows (side 0) or columns (1) that the noise does not rule out; the exact ones where
+    published.
+
+    None where there are too many.
+    """
+    if exact:
+        published = asked.column_totals if side else asked.row_totals
+        return [published[:, 0]]
+    name = asked.columns if side else asked.rows
+    public = select_public(release, asked.measured)
+    n = int(public.n or 0)
+    sums = asked.estimate.sum(axis=(1 - side, 2))
+    bounds = CellBounds.from_dataspace(public, (name,))
+    # Both sides may be noisy: each side misses half as often; the last level is what the others
+    # leave.
+    miss = MISS / (2 * (len(sums) - 1))
+    ranges = []
+    for level in range(len(sums) - 1):
+        half = simulated_bound(np.abs(errors[:, level]), 1 - miss)
+        span = (int(bounds.lower[level]), int(bounds.upper[level]))
+        low, high = whole_interval(float(sums[level]) - half, float(sums[level]) + half, span)
+        ranges.append(range(int(low), int(high) + 1))
+    if math.prod(len(each) for each in ranges) > _MOST_LISTED:
+        return None
+    totals = []
+    for firsts in itertools.product(*ranges):
+        last = n - sum(firsts)
+        if int(bounds.lower[-1]) <= last <= int(bounds.upper[-1]):
+            totals.append(np.array([*firsts, last]))
+    if not totals:
+        # The intervals have missed, and which totals are tried then does not matter.
+        totals = [_nearest(sums, n)]
+    return totals
+
+
+def _nearest(sums: Floats, n: int) -> Counts:
+    """Whole numbers in proportion to noisy sums that add up to n."""
+    positive = np.maximum(sums, 0.0) + 1e-9
+    ends = np.rint(np.cumsum(positive) / positive.sum() * n).astype(np.int64)
+    return np.diff(np.concatenate([[0], ends]))
+
+
+def exact_sides(release: "ReleaseValue", asked: CrossedTable) -> tuple[bool, bool]:
+    """Whether the totals of rows and of columns are exact, within strata."""
+    public = select_public(release, asked.measured)
+    rows, columns = (Margin(side, *asked.strata) for side in (asked.rows, asked.columns))
+    return public.publishes(rows), public.publishes(columns)

@@ -26,8 +26,7 @@ from semidp.inference.answers import (
     scaled_difference,
 )
 from semidp.inference.cell_bounds import CellBounds, whole_interval
-from semidp.inference.independence import simulated_bound
-from semidp.inference.linear_estimates import Floats
+from semidp.inference.linear_estimates import Floats, simulated_bound
 from semidp.inference.measured import (
     MANY_CELLS,
     Cells,

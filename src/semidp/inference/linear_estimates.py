@@ -7,6 +7,7 @@ law and its draws. `SumErrors` holds the weights of several sums on all noise th
 that are combined.
 """
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,7 +19,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.errors import Refused
-from semidp.inference.independence import blocks
 from semidp.promise.mechanisms.mechanism import CellByCell, Mechanism, NoNoise
 from semidp.promise.mechanisms.pure import KNormMechanism
 from semidp.promise.mechanisms.residual_laws import SharedNoise
@@ -28,6 +28,7 @@ from semidp.promise.noise.sums import Weighted
 
 Floats = NDArray[np.float64]
 
+_BLOCK = 4_000_000  # numbers that are drawn at once
 _NOTHING = 1e-12  # a weight that floating point has left where there is none
 _FIXED = 1e-9  # of the noise in its cells: what is left of the error of a sum that totals fix
 
@@ -290,3 +291,27 @@ def weigh_mechanism(mechanism: Mechanism, weights: Mapping[int, Floats]) -> SumE
     scales = mechanism.entry_scales[reached]
     drawn = DrawnNumbers(laws, which[reached], scales, mechanism, reached)
     return SumErrors(sums, ((drawn, np.stack(rows)),))
+
+
+def blocks(draws: int, size: int) -> list[int]:
+    """Return how many to draw at a time, so that a block of tables of that size fits in memory.
+
+    >>> blocks(10, 2_000_000)
+    [2, 2, 2, 2, 2]
+    """
+    at_once = max(1, min(draws, _BLOCK // max(size, 1)))
+    return [at_once] * (draws // at_once) + ([draws % at_once] if draws % at_once else [])
+
+
+def simulated_bound(sizes: Floats, level: float) -> float:
+    """Return a bound that a further number of the same law stays within with probability `level`,
+    counting the draws.
+
+    It is the ``ceil((1 + draws) level)``-th smallest of the simulated sizes: all orders are equally
+    likely.
+
+    >>> simulated_bound(np.arange(99.0), 0.95)
+    94.0
+    """
+    rank = math.ceil((1 + len(sizes)) * level - 1e-9)
+    return float(np.partition(sizes, rank - 1)[rank - 1]) if rank <= len(sizes) else math.inf

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from semidp.errors import InputError
 from semidp.inference.answers import Covers, IntervalEstimate
-from semidp.inference.independence import simulated_bound
+from semidp.inference.linear_estimates import simulated_bound
 from semidp.promise.exact import bisections
 
 Floats = NDArray[np.float64]

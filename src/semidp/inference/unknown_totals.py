@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.errors import Refused
-from semidp.inference.crossed_table import CrossedTable
+from semidp.inference.independence import MISS, CrossedTable
 from semidp.promise.noise.sums import Weighted
 from semidp.publish.statistics.odds_ratio.umpu import Alternative
 
@@ -341,9 +341,6 @@ class SumLaw:
 
 
 Counts = NDArray[np.int64]
-
-MISS = 0.001
-"""How often the intervals of the noisy totals miss; it is added to the p-value."""
 
 _MOST_LAWS = 60_000  # hypergeometric laws of one test: a minute
 _NOTHING = "the exact totals (and scores) leave only one value of the statistic: nothing is tested"

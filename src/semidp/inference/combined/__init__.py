@@ -4,6 +4,5 @@
 into measurements with their noise, in the order of `tree_layout`, and answers from all of it
 through the estimator of `inference.estimation`. `residual_combination` averages residuals one by
 one: for linked members and units, and where features are too many for one block.
-`combined_distributions` does the same for distributions, and `combined_tables` is the published
-result.
+`combined_distributions` does the same for distributions.
 """

@@ -167,7 +167,7 @@ def read_state(folder: str | Path, state: str, total: int | None = None) -> Stat
     Parameters
     ----------
     folder
-        Folder of the files; see `semidp.inference.census.noisy_files`.
+        Folder of the files; see `semidp.inference.noisy_files`.
     state
         Two digits, such as 15 for Hawaii.
     total

@@ -19,7 +19,10 @@ from attrs import define, field, frozen
 from numpy.typing import NDArray
 
 from semidp.errors import InputError
-from semidp.inference.census.noisy_files import (
+from semidp.inference.estimation.estimates import AreaSums, Estimate, RootedSums, Share, estimate
+from semidp.inference.estimation.measurements import Floats
+from semidp.inference.estimation.regions import Regions, RootKnowledge, estimate_from_root
+from semidp.inference.noisy_files import (
     CLASSES,
     LEVELS,
     NATION,
@@ -33,9 +36,6 @@ from semidp.inference.census.noisy_files import (
     read_nation,
     read_state,
 )
-from semidp.inference.estimation.estimates import AreaSums, Estimate, RootedSums, Share, estimate
-from semidp.inference.estimation.measurements import Floats
-from semidp.inference.estimation.regions import Regions, RootKnowledge, estimate_from_root
 from semidp.promise.exact import check_level
 from semidp.promise.files import replace_file
 from semidp.promise.progress import Progress, silent
