@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from semidp.applications.census_study import PERSONS, budget
+from semidp.applications.census_studies import PERSONS, budget
 from semidp.inference.noisy_files import EXACT, LEVELS, MEASURED, NATION, RACES, SIZES
 
 GROUPS = ("hisp", "white", "black", "aian", "asian", "nhpi", "other", "two")

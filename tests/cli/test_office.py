@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from semidp import Plan
-from semidp.applications.catalogue import PAPER, STUDIES, study_name
+from semidp.applications.study import NUMBERED, STUDIES, study_name
 from semidp.errors import InputError
 from tests.cli.conftest import Semidp, one_sentence
 
@@ -22,8 +22,8 @@ PEOPLE = "sex,region,weight\nf,n,1.5\nm,s,2.25\nf,s,1\nm,n,1\n"
 def test_the_papers_numbers_are_studies_and_on_the_page() -> None:
     page = (DOCS / "paper.md").read_text(encoding="utf-8")
     errata = (DOCS / "errata.md").read_text(encoding="utf-8")
-    assert len(PAPER) == 8
-    for number, study in PAPER.items():
+    assert len(NUMBERED) == 8
+    for number, study in NUMBERED.items():
         assert study in STUDIES
         assert f"`{number}` (`{study}`)" in page
     assert study_name("Figure 2") == "gaussian"

@@ -7,8 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from semidp.applications.catalogue import study
-from semidp.applications.study import Settings
+from semidp.applications.study import Settings, find_study
 from semidp.errors import InputError, Refused
 from semidp.promise.noise.canonical import canonical_noise
 from semidp.promise.noise.randomness import SeededRandomness, generator
@@ -129,8 +128,8 @@ def test_the_naive_approach_is_far_behind(privacy: Budget) -> None:
 
 
 def test_power_is_drawn_for_every_test() -> None:
-    found = study("power").compute(Settings(replicates=2))
+    found = find_study("power").compute(Settings(replicates=2))
     first = found.where(epsilon=found["epsilon"][0])
-    lines = study("power").plot(found).axes[0].get_lines()
+    lines = find_study("power").plot(found).axes[0].get_lines()
     assert [line.get_label() for line in lines][1:] == first.distinct("test")
     np.testing.assert_allclose(lines[1].get_ydata(), first.where(test=PRIVATE)["power"])

@@ -12,8 +12,9 @@ import pytest
 from scipy.stats import binom
 
 import semidp
-from semidp.applications.gaussian_study import MU, NAIVE, SEMI, expected_loss, mean_chi, mechanisms
-from semidp.applications.sensitivity_space_study import space
+from semidp.applications.noise_studies import GAUSSIAN_MU as MU
+from semidp.applications.noise_studies import NAIVE, SEMI, expected_loss, mean_chi, mechanisms
+from semidp.applications.promise_studies import space
 from semidp.applications.study import both_margins, simulated_table
 
 ROOT = Path(__file__).parents[2]

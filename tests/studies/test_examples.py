@@ -11,13 +11,12 @@ import pytest
 from dp_accounting.pld import privacy_loss_distribution
 
 from semidp import Dataspace, Feature, Margin, Schema, StructuralZero, Table, semi_adjacency
-from semidp.applications import adjacency_study as examples
-from semidp.applications import census_study as census
-from semidp.applications import composition_study as orders
-from semidp.applications import sensitivity_space_study as moves
-from semidp.applications import subspace_dp_study as subspace
-from semidp.applications.catalogue import STUDIES, study
-from semidp.applications.study import Settings, Tidy
+from semidp.applications import census_studies as census
+from semidp.applications import noise_studies as subspace
+from semidp.applications import promise_studies as examples
+from semidp.applications import promise_studies as moves
+from semidp.applications import promise_studies as orders
+from semidp.applications.study import STUDIES, Settings, Tidy, find_study
 
 QUICK = [name for name in STUDIES if name not in {"gaussian", "knorm"}]
 
@@ -27,7 +26,7 @@ class Studies(dict[str, Tidy]):
 
     def __missing__(self, name: str) -> Tidy:
         few = Settings(replicates=2) if name == "inference" else Settings(replicates=20, seed=3)
-        self[name] = study(name).compute(few)
+        self[name] = find_study(name).compute(few)
         return self[name]
 
 
@@ -143,7 +142,7 @@ def test_subspace_dp_keeps_nothing_across_totals(tables: Studies) -> None:
     for row in tables["subspace-dp"].records():
         assert row["agrees"] == (row["distance"] == 2 and row["other"] != "0 0 0")
         if row["agrees"]:
-            assert row["mu"] == pytest.approx(math.sqrt(3) * subspace.MU)
+            assert row["mu"] == pytest.approx(math.sqrt(3) * subspace.SUBSPACE_DP_MU)
             assert abs(row["measured_accuracy"] - row["accuracy"]) < FAR * row["se"]
             assert row["measured_accuracy"] - 0.6914624613 > FAR * row["se"]  # what μ = 1 allows
         else:
@@ -152,7 +151,7 @@ def test_subspace_dp_keeps_nothing_across_totals(tables: Studies) -> None:
 
 
 def test_the_censuss_numbers() -> None:
-    table = census.compute()
+    table = census.compute_census()
     rounded = {
         row["a"]: row
         for row in table.where(tables="persons", setting="rounded", level="all").records()
@@ -195,7 +194,7 @@ def discrete_epsilon(interval: float) -> float:
 @pytest.mark.long
 def test_the_discrete_noise_of_the_census_accounted_query_by_query() -> None:
     production = (
-        census.compute()
+        census.compute_census()
         .where(tables="persons", setting="production", level="all", a=1)
         .records()[0]
     )
@@ -206,7 +205,7 @@ def test_the_discrete_noise_of_the_census_accounted_query_by_query() -> None:
 
 
 def test_the_levels_of_the_census_add_up() -> None:
-    table = census.compute()
+    table = census.compute_census()
     assert sum(census.LEVELS.values()) == 4099
     for a in (1, 2, 3):
         levels = [
@@ -261,7 +260,7 @@ def test_sizes_and_coverages_have_their_twins(tables: Studies) -> None:
     [pytest.param(name, marks=pytest.mark.long) if name == "swapping" else name for name in QUICK],
 )
 def test_figures_are_labelled(tables: Studies, name: str) -> None:
-    figure = study(name).plot(tables[name])
+    figure = find_study(name).plot(tables[name])
     assert figure.axes
     for axes in figure.axes:
         assert axes.get_xlabel()

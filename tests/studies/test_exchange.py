@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from semidp import Dataspace, Exchange, Feature, Margin, Schema, Table, sensitivity_space
-from semidp.applications import census_study as census
-from semidp.applications import exchange_study as exchange
+from semidp.applications import census_studies as census
+from semidp.applications import promise_studies as exchange
 from semidp.promise import zcdp_epsilon_paper
 
-census_rows = functools.cache(census.compute)
+census_rows = functools.cache(census.compute_census)
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_the_factors_are_those_of_a_small_nation() -> None:
 
 
 def test_exchange_needs_at_least_half_the_variance_less_beside_unpublished_features() -> None:
-    table = exchange.compute()
+    table = exchange.compute_exchange()
     for name in ("blocks and an unpublished feature", "the unpublished feature"):
         for q in range(1, 5):
             ball, other = table.where(table=name, q=q)["squares"]

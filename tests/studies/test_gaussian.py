@@ -12,16 +12,10 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import chi
 
-from semidp.applications.gaussian_study import (
-    MU,
-    NAIVE,
-    SEMI,
-    SIZES,
-    compute,
-    expected_loss,
-    mean_chi,
-    mechanisms,
-)
+from semidp.applications.noise_studies import GAUSSIAN_MU as MU
+from semidp.applications.noise_studies import GAUSSIAN_SIZES as SIZES
+from semidp.applications.noise_studies import NAIVE, SEMI, expected_loss, mean_chi, mechanisms
+from semidp.applications.noise_studies import compute_gaussian as compute
 from semidp.applications.study import MODELS, Settings, Tidy, simulated_table
 
 FAR = 5.5

@@ -11,7 +11,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from semidp.applications.knorm_study import EPSILONS, compute, noises
+from semidp.applications.noise_studies import KNORM_EPSILONS as EPSILONS
+from semidp.applications.noise_studies import compute_knorm as compute
+from semidp.applications.noise_studies import noises
 from semidp.applications.study import MODELS, Settings, Tidy, simulated_table
 
 FAR = 5.5

@@ -2,12 +2,12 @@
 
 import pytest
 
-from semidp.applications import products_study as products
+from semidp.applications import grouped_studies as products
 from semidp.publish.plots.style import png
 
 
 def test_the_numbers_and_which_gain_is_the_same_promise() -> None:
-    table = products.compute()
+    table = products.compute_products()
     ball = table.where(promise="ball", joint=False)["total_variance"]
     exchange = table.where(promise="exchange", joint=False)["total_variance"]
     assert [round(value) for value in ball[:2]] == [93_580, 75_382]
@@ -22,7 +22,7 @@ def test_the_numbers_and_which_gain_is_the_same_promise() -> None:
     (exchange_jointly,) = table.where(promise="exchange", joint=True)["total_variance"]
     assert ball_jointly <= 57_600
     assert exchange_jointly <= 10_440
-    figure = products.plot(table)
+    figure = products.plot_products(table)
     said = figure.axes[0].get_title(loc="left")
     assert "Same promise (ball): residuals need 1.3 to 1.6 times less" in said
     assert "Another promise (exchange): 5.5 times less" in said

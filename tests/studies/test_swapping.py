@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import pytest
 
-from semidp.applications import swapping_study as swapping
+from semidp.applications import census_studies as swapping
 from semidp.publish.plots.style import png
 
 pytestmark = pytest.mark.long
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.long
 
 @pytest.fixture(scope="module")
 def table() -> swapping.Tidy:
-    return swapping.compute()
+    return swapping.compute_swapping()
 
 
 def test_the_sizes_and_rates_are_all_there(table: swapping.Tidy) -> None:
@@ -52,4 +52,4 @@ def test_the_errors_are_close_to_those_of_noise(table: swapping.Tidy) -> None:
 
 
 def test_the_picture_is_drawn(table: swapping.Tidy) -> None:
-    assert png(swapping.plot(table)).startswith(b"\x89PNG")
+    assert png(swapping.plot_swapping(table)).startswith(b"\x89PNG")

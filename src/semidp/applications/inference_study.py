@@ -578,7 +578,7 @@ HARD_EXPERIMENTS: dict[str, tuple[str, str, Callable[..., Shares]]] = {
 """The same with few records, unequal groups and noise of about a record."""
 
 
-def compute(settings: Settings = PAPER) -> Tidy:
+def compute_inference(settings: Settings = PAPER) -> Tidy:
     """Return the mean, the least and the largest share over random margins, and the mean of the
     twin.
 
@@ -587,7 +587,7 @@ def compute(settings: Settings = PAPER) -> Tidy:
     replicates on; a margin has 100 runs and 100 simulated tables for each replicate (the two-sided
     tests of data a quarter, ratios a hundredth of the runs).
 
-    >>> table = compute(Settings(replicates=2))
+    >>> table = compute_inference(Settings(replicates=2))
     >>> table.columns[:5]
     ('experiment', 'drawn', 'kind', 'asked', 'nominal')
     >>> table.columns[5:]
@@ -618,7 +618,7 @@ def compute(settings: Settings = PAPER) -> Tidy:
     return Tidy.from_rows(rows)
 
 
-def plot(table: Tidy) -> style.Figure:
+def plot_inference(table: Tidy) -> style.Figure:
     """Draw the shares at 0.05 (and coverages at 0.95) with their range over the margins, and the
     twins.
     """

@@ -1,10 +1,15 @@
-"""What studies share: their settings, the tidy table they return, and the tables of the paper's
-simulations.
+"""The paper's figures, examples and numbers, each as published and as it should be;
+`semidp reproduce` runs them.
 
-Nothing here draws noise or pictures.
+Here is what studies share: their settings, the tidy table they return, the tables of the paper's
+simulations, and their names. A study is two functions, ``compute_…(settings) -> Tidy`` and
+``plot_…(table) -> Figure``, and its name in `STUDIES`. Studies use the public names of the package
+and draw in the style of `plots`. What they compare with is in `naive`: nothing there is ever chosen
+for a release.
 """
 
 import csv
+import importlib
 import io
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -16,6 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from semidp import Dataspace, Feature, InputError, Margin, Schema, Table
+from semidp.publish import style
 
 MODELS = ("I", "II")
 RECORDS = 500
@@ -201,3 +207,81 @@ def _cell(value: Any) -> Any:
     if isinstance(value, (float, Fraction)):
         return f"{float(value):.10g}"
     return value
+
+
+STUDIES = {
+    "gaussian": "noise_studies",
+    "knorm": "noise_studies",
+    "power": "noise_studies",
+    "composition": "promise_studies",
+    "sensitivity-space": "promise_studies",
+    "adjacency": "promise_studies",
+    "exchange": "promise_studies",
+    "products": "grouped_studies",
+    "subspace-dp": "noise_studies",
+    "census": "census_studies",
+    "inference": "inference_study",
+    "grouped-means": "grouped_studies",
+    "grouped-regression": "grouped_studies",
+    "swapping": "census_studies",
+}
+"""The name of each study as the command line calls it, and the module of its two functions."""
+
+
+NUMBERED = {
+    "figure-1": "sensitivity-space",
+    "figure-2": "gaussian",
+    "figure-3": "knorm",
+    "section-3.2": "subspace-dp",
+    "section-3.4": "adjacency",
+    "section-3.6": "composition",
+    "section-5.3": "power",
+    "section-6": "census",
+}
+"""The paper's own numbers of figures and sections, each with its study; docs/paper.md says where
+ours differ."""
+
+
+@dataclass(frozen=True)
+class Study:
+    """A figure, example or number of the paper, as published and as it should be.
+
+    Parameters
+    ----------
+    compute
+        Returns the numbers, one observation a row.
+    plot
+        Draws the numbers that `compute` returned.
+    """
+
+    compute: Callable[..., "Tidy"]
+    plot: Callable[["Tidy"], style.Figure]
+
+
+def study_name(name: str) -> str:
+    """Return the name of a study, which the paper may number.
+
+    >>> study_name("figure-3"), study_name("Figure 3"), study_name("knorm")
+    ('knorm', 'knorm', 'knorm')
+    """
+    number = "-".join(name.lower().split())
+    return NUMBERED.get(number, name)
+
+
+def find_study(name: str) -> Study:
+    """Return a study by its name.
+
+    >>> find_study("adjacency").compute().columns[:2]
+    ('example', 'published')
+    >>> find_study("knrom")
+    Traceback (most recent call last):
+    semidp.errors.InputError: there is no study 'knrom': choose from gaussian, knorm, power, ...
+    """
+    # Only a listed name is imported: a word of the command line must not choose a module.
+    if name not in STUDIES:
+        numbered = f"; of the paper {', '.join(NUMBERED)}"
+        names = ", ".join(STUDIES)
+        raise InputError(f"there is no study {name!r}: choose from {names}{numbered}")
+    module = importlib.import_module(f"semidp.applications.{STUDIES[name]}")
+    function = name.replace("-", "_")
+    return Study(getattr(module, f"compute_{function}"), getattr(module, f"plot_{function}"))

@@ -17,8 +17,15 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 import semidp.cli._options as o
-from semidp.applications.catalogue import PAPER, STUDIES, Study, study, study_name
-from semidp.applications.study import Settings, Tidy
+from semidp.applications.study import (
+    NUMBERED,
+    STUDIES,
+    Settings,
+    Study,
+    Tidy,
+    find_study,
+    study_name,
+)
 from semidp.cli._command import argument, command, flag, option
 from semidp.cli._output import (
     echo,
@@ -44,7 +51,7 @@ MANIFEST = "studies.json"
 """The list of the files that a command wrote to a folder; only such a folder may be replaced."""
 
 NAMES = argument(
-    f"Any of {', '.join(STUDIES)}, or by the paper's numbers {', '.join(PAPER)}; all of them by"
+    f"Any of {', '.join(STUDIES)}, or by the paper's numbers {', '.join(NUMBERED)}; all of them by"
     " default.",
     "NAME",
     None,
@@ -70,7 +77,7 @@ def reproduce(
     # The paper's number and our name may mean one study, which is run once.
     chosen = list(dict.fromkeys(map(study_name, names or STUDIES)))
     # All names are looked up before the first study runs: a slip should not cost an hour.
-    modules = {name: study(name) for name in chosen}
+    modules = {name: find_study(name) for name in chosen}
     files = []
     with (
         progress_bar(printing.quiet) as progress,
@@ -142,13 +149,13 @@ def census(
                 " its own"
             )
         return
-    from semidp.applications import census_study as study
+    from semidp.applications import census_studies as study
 
-    table = study.compute()
+    table = study.compute_census()
     effective = study.guarantee()
     if out is not None:
         with naming_options(force), new_folder(out, force=force, ours=study_files) as folder:
-            write_study(folder, "census", study, table)
+            write_study(folder, "census", find_study("census"), table)
     with in_place(f"the folder {out}") if out is not None else contextlib.nullcontext():
         if printing.json:
             print_json(
@@ -209,7 +216,7 @@ def _moves(rows: list[dict[str, Any]]) -> Any:
 
 def _queries() -> Any:
     """What one exchange costs in each level, and why."""
-    from semidp.applications import census_study as study
+    from semidp.applications import census_studies as study
 
     table = grid(("level", "query"), ("announced", "times", "rho"), ["because"])
     for row in study.costs_by_level().records():
@@ -230,7 +237,7 @@ def _queries() -> Any:
 def _print(table: Tidy, effective: Guarantee) -> None:
     from rich.console import Console
 
-    from semidp.applications import census_study as study
+    from semidp.applications import census_studies as study
 
     shares = grid(("tables", "setting", "level"), ("k", "rho", *EPSILONS))
     before: tuple[Any, ...] = ()
