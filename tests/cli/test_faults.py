@@ -16,6 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -244,9 +245,18 @@ def test_a_full_disk_keeps_the_old_release(
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of 256 kB of its own."""
-    disk = tmp_path / "disk"
+    yield from mount_disk(tmp_path / "disk", 256)
+
+
+@pytest.fixture
+def larger_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 1 MB of its own."""
+    yield from mount_disk(tmp_path / "disk", 1024)
+
+
+def mount_disk(disk: Path, size: int) -> Iterator[Path]:
     disk.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(disk)]
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={size}k", "tmpfs", str(disk)]
     done = subprocess.run(mount, capture_output=True, text=True, check=False)
     if done.returncode:
         pytest.skip(
@@ -301,11 +311,41 @@ def test_a_full_disk_is_found_before_the_charge(
     assert not here("ledger", ledger, "--format", "json").json["charges"]
 
 
+SCHOOLS = files("semidp") / "data" / "california_schools.csv"
+DISTRICTS = (
+    *("--nest", "county,district", "--table", "district,meals", "--exact", "district"),
+    *("--levels", "meals=no,yes", "--count", "count", "--rho", "1/100"),
+)
+
+
+@pytest.mark.parametrize(
+    "free",
+    [
+        pytest.param(free, marks=[] if free in (280, 600) else pytest.mark.long)
+        for free in range(120, 620, 20)
+    ],
+)
+def test_a_disk_that_takes_only_a_part_of_the_files_is_refused_before_the_charge(
+    here: Semidp, larger_disk: Path, tmp_path: Path, free: int
+) -> None:
+    ledger = tmp_path / "ledger.json"
+    assert here("ledger", ledger, "--rho", "1").code == 0
+    fill(larger_disk, free * 1024)
+    out = larger_disk / "release"
+    done = here("release", SCHOOLS, *DISTRICTS, "--ledger", ledger, "--out", out)
+    charges = here("ledger", ledger, "--format", "json").json["charges"]
+    if free == 600:
+        assert done.code == 0, done.err
+    if done.code:
+        assert "of disk, and 1 MB are free" in one_sentence(done)
+    assert len(charges) == (out / "release.json").exists() == (done.code == 0)
+
+
 def test_a_failure_after_the_charge_is_said(
     here: Semidp, people: Path, small_disk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # as if the disk had been filled meanwhile
-    monkeypatch.setattr(pipeline, "refuse_files", lambda *_: None)
+    monkeypatch.setattr(pipeline, "refuse_files", lambda *_, **__: None)
     fill(small_disk, 12 * 1024)
     ledger = tmp_path / "ledger.json"
     assert here("ledger", ledger, "--rho", "1").code == 0

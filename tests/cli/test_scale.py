@@ -56,7 +56,7 @@ def test_too_little_memory_is_refused_before_the_source_is_opened(
         "release",
     )
     sentence = one_sentence(done)
-    assert "needs about 10 GB of memory for 100,544,625 cells, and 4.0 GB may be used" in sentence
+    assert "needs about 6.4 GB of memory for 100,544,625 cells, and 4.0 GB may be used" in sentence
     assert "a coarser" in sentence
     assert not here("ledger", "ledger.json", "--format", "json").json["charges"]
     assert "there is no file absent.csv" in one_sentence(
@@ -69,7 +69,7 @@ def test_too_little_memory_is_refused_before_the_source_is_opened(
 
 def test_a_rehearsal_says_what_it_would_take(here: Semidp, people: Path) -> None:
     done = here("release", people, *WORDS, "--dry-run")
-    assert "would take about 401 MB of memory, 1 MB of disk and 2 s beside reading" in done.out
+    assert "would take about 285 MB of memory, 1 MB of disk and 2 s beside reading" in done.out
     needs = here("release", people, *WORDS, "--dry-run", "--format", "json").json["needs"]
     assert needs["cells"] == 4
     assert needs["memory"] > needs["disk"] > 0

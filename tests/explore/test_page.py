@@ -377,7 +377,7 @@ RELEASED = fields(PEOPLE_PLAN, *SEX_EXACT, ("typed", "1"), ("folder", "out"))
 def test_files_are_tried_before_the_ledger_is_charged(
     charging: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(*_: object) -> None:
+    def refuse(*_: object, **__: object) -> None:
         raise InputError("the disk is full")
 
     monkeypatch.setattr(pipeline, "refuse_files", refuse)

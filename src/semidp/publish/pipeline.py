@@ -392,7 +392,8 @@ def _in_one_piece(
     progress("reading the records", 0, None)
     prepared = prepare(plan, data, memory=options.memory)
     if folder is not None:
-        refuse_files(prepared.plan, prepared.scope.dataspace.schema, folder, form)
+        schema, shown = prepared.scope.dataspace.schema, options.resolved_presentation
+        refuse_files(prepared.plan, schema, folder, form, presentation=shown)
     if options.resolved_presentation.workbook:
         refuse_sheets(prepared.plan, prepared.scope.dataspace)
     if options.resolved_presentation.places is not None:

@@ -5,10 +5,11 @@ The estimates are linear in the cells, with constants that were measured (docs/s
 the high side. What does not fit is refused while nothing has been charged.
 """
 
+import json
 import math
 import os
 import shutil
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,20 +18,35 @@ import numpy as np
 
 from semidp.errors import InputError
 from semidp.promise.schema.counts import refuse_cells
+from semidp.promise.schema.margins import maximal
 from semidp.promise.schema.schema import Schema
 from semidp.promise.sensitivity.branches import Cut
 from semidp.promise.spaces.dataspace import Dataspace
+from semidp.publish.fitting.tables import is_fitted_by_flow
 from semidp.publish.plan import Plan
-from semidp.publish.presentation import refuse_rows
+from semidp.publish.plots.figures import is_drawn
+from semidp.publish.presentation import AS_USUAL, Presentation, refuse_rows
 from semidp.publish.results.cells import TABLE_NUMBERS, Form, choose_form
+from semidp.publish.results.grids import FOLDED_CELLS
 from semidp.publish.results.place_maps import PlaceMap
+from semidp.publish.sources.reader import reads_jointly
 
-BASE_BYTES = 400 * 10**6  # the process, its libraries, DuckDB's buffers
-CELL_BYTES = 80  # the largest table while it is measured and fitted
+READING_BYTES = 285 * 10**6  # the process while DuckDB reads; it ends before tables are fitted
+BASE_BYTES = 215 * 10**6  # the process and its libraries
+CELL_BYTES = 62  # the largest table while it is measured and fitted
+FLOW_BASE, FLOW_BYTES = 30 * 10**6, 485  # where a flow fits it: the solver, and a cell
+PICTURE_BYTES = 165  # where the report draws it, a pixel a cell
+SHARED_BYTES = 115  # where it shares a budget: its residuals are held, too
 KEPT_BYTES = 40  # a cell of every other table: its count, estimate, error and measurement
 JOINT_BYTES = 16  # a cell of the joint table, where one query reads all
+LEVEL_BYTES = 650  # a level: its text in every list and column that names it
 DISK_BYTES = {Form.parquet: 48, Form.csv: 160}  # a cell, both files of a table together
-BASE_DISK = 10**5  # the report and release.json
+PAGE_DISK, REQUEST_DISK = 10**5, 10**5  # release.json and the report, and what a request adds
+GROUP_DISK = 400  # a group of a statistic: its row in a file, on the page and in a figure
+SHOWN_DISK = 220  # a cell that the page shows
+LISTED_DISK = 50  # a level or an exact total in release.json
+SHEET_DISK, WORKBOOK_DISK = 100, 50_000  # a cell of a workbook, and the rest of it
+OUTLINES_DISK = 6  # files as large as the map: itself, and the panels on the page
 BASE_SECONDS, CELL_SECONDS = 2.0, 1.5e-6
 PART_BYTES, PART_SECONDS = 200, 8e-6  # a cell that is measured part by part
 
@@ -53,9 +69,9 @@ class ResourceEstimate:
         In bytes.
     seconds
         On one machine, without the time to read the records.
-    sizes, form
-        The cells of each table, and how tables are written where that is said: what the disk space
-        follows from.
+    sizes, form, other_disk
+        The cells of each table, how tables are written where that is said, and the bytes of all
+        other files: what the disk space follows from.
 
     Examples
     --------
@@ -63,7 +79,7 @@ class ResourceEstimate:
     ...     size_text(ResourceEstimate.from_sizes([10**8]).memory),
     ...     ResourceEstimate.from_sizes([2, 6]).seconds,
     ... )
-    ('10 GB', 2.000012)
+    ('6.4 GB', 2.000012)
     """
 
     cells: int
@@ -72,25 +88,52 @@ class ResourceEstimate:
     seconds: float
     sizes: tuple[int, ...] = ()
     form: Form | None = None
+    other_disk: int = PAGE_DISK + REQUEST_DISK
 
     @classmethod
     def from_sizes(
-        cls, sizes: Iterable[int], joint: int = 0, form: Form | None = None
+        cls,
+        sizes: Iterable[int],
+        joint: int = 0,
+        form: Form | None = None,
+        fit: int = 0,
+        levels: int = 0,
     ) -> "ResourceEstimate":
-        """Return what tables with `sizes` cells take, and the joint table that they are summed
-        from.
+        """Return what tables take.
+
+        Parameters
+        ----------
+        sizes, form
+            The cells of each, and how they are written.
+        joint
+            The cells of the joint table that they are summed from.
+        fit
+            The bytes for the fit of one of them, if that is more than for the largest.
+        levels
+            The levels of all features.
         """
         each = tuple(sizes)
         cells, largest = sum(each), max(each, default=0)
-        kept = KEPT_BYTES * (cells - largest)
-        memory = BASE_BYTES + CELL_BYTES * largest + kept + JOINT_BYTES * max(joint, largest)
+        held = KEPT_BYTES * (cells - largest) + LEVEL_BYTES * levels
+        if joint > largest:
+            held += JOINT_BYTES * joint
+        memory = max(READING_BYTES, BASE_BYTES + max(CELL_BYTES * largest, fit) + held)
         return cls(cells, largest, memory, BASE_SECONDS + CELL_SECONDS * cells, each, form)
 
     @property
     def disk(self) -> int:
         """The bytes of its files, the report among them."""
         tables = sum(size * DISK_BYTES[self.form or choose_form((), size)] for size in self.sizes)
-        return tables + BASE_DISK
+        return tables + self.other_disk
+
+    def with_presentation(self, presentation: Presentation) -> "ResourceEstimate":
+        """Return the estimate with the disk that a workbook and a map take."""
+        disk = self.other_disk
+        if presentation.workbook:
+            disk += WORKBOOK_DISK + SHEET_DISK * self.cells
+        if presentation.places is not None:
+            disk += OUTLINES_DISK * len(json.dumps(presentation.places.to_json()))
+        return replace(self, other_disk=disk)
 
     def to_json(self) -> dict[str, Any]:
         """Return the estimates as plain values."""
@@ -106,8 +149,8 @@ class ResourceEstimate:
 
         >>> ResourceEstimate.from_sizes([10**8]).refuse_memory(4 * 10**9)
         Traceback (most recent call last):
-        semidp.errors.InputError: the release needs about 10 GB of memory for 100,000,000 cells, and
-        4.0 GB may be ...
+        semidp.errors.InputError: the release needs about 6.4 GB of memory for 100,000,000 cells,
+        and 4.0 GB may be ...
         """
         usable = memory_limit() if limit is None else limit
         if self.memory > usable:
@@ -142,15 +185,53 @@ def declared_needs(plan: Plan, form: Form | None = None) -> ResourceEstimate | N
     parts = [schema.restrict(table.features) for table in declared]
     for part in parts:
         refuse_cells(part.shape)
-    return ResourceEstimate.from_sizes((part.size for part in parts), form=form)
+    levels = sum(len(feature.levels) for feature in plan.features)
+    return ResourceEstimate.from_sizes((part.size for part in parts), form=form, levels=levels)
 
 
-def estimate_resources(
-    plan: Plan, schema: Schema, form: Form | None = None, joint: bool = False
-) -> ResourceEstimate:
+def estimate_resources(plan: Plan, schema: Schema, form: Form | None = None) -> ResourceEstimate:
     """Return what a plan takes once the levels are known."""
     sizes = [schema.restrict(table.features).size for table in plan.tables]
-    return ResourceEstimate.from_sizes(sizes, schema.size if joint else 0, form)
+    fit = max((_fit_bytes(plan, request.tables, schema) for request in plan.requests), default=0)
+    levels = sum(len(feature.levels) for feature in schema.features)
+    joint = schema.size if reads_jointly(schema) else 0
+    whole = ResourceEstimate.from_sizes(sizes, joint, form, fit, levels)
+    return replace(whole, other_disk=_other_disk(plan, schema))
+
+
+def _fit_bytes(plan: Plan, tables: Sequence[Any], schema: Schema) -> int:
+    """Bytes for the fit of the largest of some tables that share a budget."""
+    largest = max(tables, key=lambda table: schema.restrict(table.features).size, default=None)
+    if largest is None:
+        return 0
+    part = schema.restrict(largest.features)
+    fixed: list[Sequence[str]] = [margin.names for margin in plan.invariants]
+    # Tables that agree are fitted one after the other, and those before are totals of those after.
+    fixed += [table.features for table in tables if table is not largest]
+    views = maximal(part.view([name for name in names if name in part.names]) for names in fixed)
+    if is_fitted_by_flow(part.grid, views, bool(part.structural_zeros)):
+        return FLOW_BASE + FLOW_BYTES * part.size
+    if is_drawn(part):
+        return PICTURE_BYTES * part.size
+    return (CELL_BYTES if len(tables) == 1 else SHARED_BYTES) * part.size
+
+
+def _other_disk(plan: Plan, schema: Schema) -> int:
+    """Bytes of all files but those of tables: release.json, the report, other statistics."""
+    known = {name for feature in schema.features for name in feature.names}
+    listed = sum(len(feature.levels) for feature in schema.features)
+    for margin in plan.invariants:
+        # of linked files the schema of one kind is given, and the totals of the other are few
+        if known.issuperset(margin.names):
+            listed += schema.grid.count_margin_cells(schema.view(margin.names))
+    shown = [schema.restrict(table.features).size for table in plan.tables]
+    disk = PAGE_DISK + LISTED_DISK * listed
+    disk += SHOWN_DISK * sum(size for size in shown if size <= FOLDED_CELLS)
+    for request in plan.requests:
+        disk += REQUEST_DISK
+        if request.features and not request.tables and known.issuperset(request.features):
+            disk += GROUP_DISK * schema.restrict(request.features).size
+    return disk
 
 
 def part_needs(
@@ -206,6 +287,7 @@ def refuse_files(
     folder: Path,
     form: Form | None = None,
     overview: Collection[str] = (),
+    presentation: Presentation = AS_USUAL,
 ) -> None:
     """Refuse a folder that cannot take the files of a release: the names of files and columns, or
     their size.
@@ -230,7 +312,8 @@ def refuse_files(
                 f"no file can be called {stem + ending!r} in that folder: name the table"
                 f" otherwise{mend}"
             ) from None
-    estimate_resources(plan, schema, form).refuse_disk(folder)
+    needs = estimate_resources(plan, schema, form)
+    needs.with_presentation(presentation).refuse_disk(folder)
 
 
 def refuse_sheets(plan: Plan, dataspace: Dataspace) -> None:

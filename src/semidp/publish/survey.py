@@ -72,7 +72,7 @@ def survey(
             refuse_cells(schema.restrict(names).shape)
     reader = Reader(schema, source, plan.features)
     if partition is None:
-        estimate_resources(plan, schema, joint=reader.joint).refuse_memory(memory)
+        estimate_resources(plan, schema).refuse_memory(memory)
     else:
         part_needs(plan, schema, Cut.from_name(schema, partition), jobs).refuse_memory(memory)
     # one query reads all at once; several must be about the same records

@@ -121,11 +121,8 @@ class Problem:
 
     @property
     def coarse(self) -> bool:
-        """Whether the totals are few. Then a pass through the cells costs more than anything done
-        for each total.
-        """
-        margin_cells = sum(total.counts.size for total in self.totals)
-        return self.noisy.size >= CELLS_A_TOTAL * margin_cells
+        """Whether the totals are few."""
+        return has_few_totals(self.grid, self.views)
 
     @property
     def in_doubt(self) -> bool:
@@ -325,6 +322,14 @@ def _inside(starts: tuple[int, ...], begin: int, end: int) -> slice:
     """Slice of the nodes that hold the leaves from `begin` to `end`."""
     first = bisect.bisect_right(starts, begin) - 1
     return slice(first, bisect.bisect_left(starts, end))
+
+
+def has_few_totals(grid: Grid, views: Sequence[View]) -> bool:
+    """Whether totals are few. Then a pass through the cells costs more than anything done for each
+    total.
+    """
+    totals = sum(grid.count_margin_cells(view) for view in views)
+    return grid.count_margin_cells(grid.full) >= CELLS_A_TOTAL * totals
 
 
 def pose(

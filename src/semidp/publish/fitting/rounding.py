@@ -15,8 +15,8 @@ import numpy as np
 
 from semidp.promise.exact import bisection
 from semidp.promise.progress import Progress, silent
-from semidp.promise.schema.margins import Counts, Totals, View, common_part
-from semidp.publish.fitting.problem import Block, Floats, Problem
+from semidp.promise.schema.margins import Counts, Grid, Totals, View, common_part
+from semidp.publish.fitting.problem import Block, Floats, Problem, has_few_totals
 from semidp.publish.fitting.real import Newton, RealFit
 
 SHIFT_STEPS = 8  # halvings of the common shift of all levels
@@ -42,9 +42,14 @@ def roundable(problem: Problem) -> bool:
     >>> roundable(pose(Grid.flat((500, 500)), np.zeros((500, 500)), ones))
     True
     """
-    if len(problem.totals) < 2 or common_part(problem.views) is None:
+    return can_round(problem.grid, problem.views) and not problem.in_doubt
+
+
+def can_round(grid: Grid, views: Sequence[View]) -> bool:
+    """Whether a table with these margins is rounded if no cell is closed."""
+    if len(views) < 2 or common_part(views) is None:
         return False
-    return problem.coarse and not problem.in_doubt
+    return has_few_totals(grid, views)
 
 
 def round_table(

@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 
 from semidp.errors import InputError
 from semidp.promise.progress import Progress, silent
-from semidp.promise.schema.margins import Chain, Counts, Grid, Mask, Totals
+from semidp.promise.schema.margins import Chain, Counts, Grid, Mask, Totals, View
 from semidp.promise.spaces.dataspace import Dataspace
 from semidp.publish.fitting.flows import fit_nested, improve, thresholds, transport
 from semidp.publish.fitting.problem import WORD_BITS, Floats, Problem, pose
 from semidp.publish.fitting.programs import prove
 from semidp.publish.fitting.real import RealFit, approach, lagrangian, lagrangians, project
-from semidp.publish.fitting.rounding import round_table, roundable
+from semidp.publish.fitting.rounding import can_round, round_table, roundable
 
 TIME_LIMIT = 30.0
 """Seconds after which no further improvement of a fit is started, unless said."""
@@ -240,6 +240,24 @@ def fit_alike(
     return fits
 
 
+def is_fitted_by_flow(grid: Grid, views: Sequence[View], closed: bool = False) -> bool:
+    """Whether the fit of a table takes flows or programs, with several times the memory of its
+    cells; `closed` says that some cells must stay zero.
+
+    >>> [is_fitted_by_flow(Grid.flat((n, n)), [(1, 0), (0, 1)]) for n in (100, 1000)]
+    [True, False]
+    """
+    if len(views) < 2:
+        return False
+    large = grid.count_margin_cells(grid.full) >= _large(len(views))
+    return closed or not large or not can_round(grid, views)
+
+
+def _large(margins: int) -> int:
+    """Cells from which a table with so many margins is fitted in linear time, if they allow it."""
+    return LARGE if margins > 2 else LARGE_FLOW
+
+
 def _numbers(noisy: object, grid: Grid, totals: Sequence[Totals]) -> Counts | Floats:
     """Return the noisy values, whole numbers as such; refuse what a fit cannot handle."""
     if not isinstance(noisy, np.ndarray) or noisy.dtype.kind not in "iuf":
@@ -280,7 +298,7 @@ def _closest(problem: Problem, progress: Progress) -> tuple[RealFit, Counts, str
 def _integer(problem: Problem, deadline: float, progress: Progress) -> Fit:
     # a few passes over the cells, however long they take
     margins = len(problem.totals)
-    large = problem.noisy.size >= (LARGE if margins > 2 else LARGE_FLOW) and roundable(problem)
+    large = problem.noisy.size >= _large(margins) and roundable(problem)
     if margins <= 2 and not large:
         start, counts, method, proved = _closest(problem, progress)
         return _integer_fit(counts, problem.loss(counts), start.bound, method, proved)

@@ -1,6 +1,7 @@
 """Pictures of guarantees, tables, groups and audits."""
 
 import itertools
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -115,9 +116,9 @@ def heatmap(schema: Schema, counts: NDArray[Any], axes: Any = None) -> Figure | 
     >>> figure.axes[1].get_ylabel()
     'published count'
     """
-    matrix, rows, columns = flatten_table(schema, counts)
-    if max(matrix.shape) > _DRAW_UP_TO:
+    if not is_drawn(schema):
         return None
+    matrix, rows, columns = flatten_table(schema, counts)
     height = float(np.clip(4.0 * matrix.shape[0] / matrix.shape[1], 2.0, 7.0))
     with drawing(4.6, height + 0.6, axes=axes) as (figure, axes):
         image = axes.imshow(matrix, cmap="Blues", aspect="auto", vmin=0, interpolation="nearest")
@@ -130,6 +131,13 @@ def heatmap(schema: Schema, counts: NDArray[Any], axes: Any = None) -> Figure | 
         bar = figure.colorbar(image, ax=axes, label="published count")
         grouped_ticks(bar.ax.yaxis)
     return figure
+
+
+def is_drawn(schema: Schema) -> bool:
+    """Whether a table can be drawn as shades: a matrix of few rows and columns."""
+    sizes = schema.shape
+    cut = _cut(sizes) if len(sizes) > 1 else 1
+    return max(math.prod(sizes[:cut]), math.prod(sizes[cut:])) <= _DRAW_UP_TO
 
 
 def _sides(schema: Schema) -> tuple[str, str]:

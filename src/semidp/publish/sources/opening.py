@@ -58,6 +58,7 @@ KEEPS_NOTHING = (
 MAX_LEVELS = 10_000  # a column with more distinct values is hardly a feature
 _MOST_CODED = 2**30  # bytes of codes that are held at once; beyond, a database's way is taken
 _LARGE = 10**6  # cells of a table that is counted from coded records
+_MOST_LISTED = 10**4  # levels of a feature that a query lists to code them
 _ROWS_AT_ONCE = 2**18
 _LARGEST = 2**62
 MAX_GROUPS = 2**31 - 1  # the largest LIMIT that every engine takes
@@ -307,7 +308,7 @@ class Source:
         counts that are not whole, and counts in impossible cells raise `DataError`, which names the
         feature and never a value.
         """
-        if schema.size >= _LARGE:
+        if _is_large(schema):
             return self.tables([schema])[0]
         return Table(schema, self._totals(schema, None))
 
@@ -333,8 +334,7 @@ class Source:
         one_record_a_row = self.count is None
         counts_of_schemas = None
         # Groups of many cells take more room here than the codes of their records.
-        large = any(schema.size >= _LARGE for schema in schemas)
-        if one_record_a_row and (len(schemas) > 1 or large):
+        if one_record_a_row and (len(schemas) > 1 or any(map(_is_large, schemas))):
             counts_of_schemas = self._count_coded(schemas)
         if counts_of_schemas is None:
             keys = [self._keys(schema.features) for schema in schemas]
@@ -569,6 +569,12 @@ class _Levels:
             self._leaves |= dict(zip(new_paths, new_leaves, strict=True))
         leaves = np.array([self._leaves[path] for path in paths], dtype=np.intp)
         return leaves[where]
+
+
+def _is_large(schema: Schema) -> bool:
+    """Whether a table is better counted from coded records than from groups."""
+    levels = max(len(feature.levels) for feature in schema.features)
+    return schema.size >= _LARGE and levels <= _MOST_LISTED
 
 
 def _limit(schema: Schema) -> int:

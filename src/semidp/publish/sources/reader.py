@@ -66,6 +66,11 @@ def read_histogram(
 _JOINT_CELLS = 2**24
 
 
+def reads_jointly(schema: Schema) -> bool:
+    """Whether all counts of a schema are summed from one joint table."""
+    return schema.grid.holds(_JOINT_CELLS) or bool(schema.structural_zeros)
+
+
 @dataclass(frozen=True)
 class Reader:
     """The confidential counts and sums of a source over any features of a schema.
@@ -88,7 +93,7 @@ class Reader:
     @property
     def joint(self) -> bool:
         """Whether one query reads all counts."""
-        return self.schema.grid.holds(_JOINT_CELLS) or bool(self.schema.structural_zeros)
+        return reads_jointly(self.schema)
 
     def table(self, features: Iterable[str]) -> Table:
         """Return the counts over some features."""
