@@ -23,6 +23,7 @@ from semidp.inference.independence import independence_test, random_tables
 from semidp.inference.linear_estimates import simulated_bound
 from semidp.promise.mechanisms.selection import calibrate_mechanism
 from semidp.promise.noise.randomness import SeededRandomness
+from semidp.publish.half_widths import cell_half_widths
 
 NOISE = {
     "discrete Gaussian, ρ = 8": ("gaussian", Budget.zcdp(8)),
@@ -123,7 +124,7 @@ def file_cell(noise, runs=200):
     held, normal = [], []
     for world in settings(noise):
         errors = np.abs(world.errors(runs)[:, 0, 0])
-        held += (errors <= world.mechanism.half_widths[0, 0] + 1e-6).tolist()
+        held += (errors <= cell_half_widths(world.mechanism)[0, 0] + 1e-6).tolist()
         normal += (errors <= 1.96 * world.mechanism.standard_errors()[0, 0]).tolist()
     return held, normal
 

@@ -29,7 +29,7 @@ from semidp import (
 )
 from semidp.present.report.sentences import strength, summary
 from semidp.promise.exact import exact, format_rounded_up
-from semidp.promise.mechanisms.selection import available, cell_errors, residual_plan
+from semidp.promise.mechanisms.selection import available, residual_plan
 from semidp.promise.tradeoff.composition import compose
 from semidp.promise.tradeoff.curves import approximate, gaussian, zcdp
 from semidp.promise.tradeoff.function import Tradeoff
@@ -40,6 +40,7 @@ from semidp.publish import (
     TableRequest,
     TablesRequest,
 )
+from semidp.publish.half_widths import cell_errors
 from semidp.publish.results.texts import name_tradeoff
 
 pytestmark = pytest.mark.pictures

@@ -23,12 +23,13 @@ from semidp.present.report.sentences import Outlook, comparison, forecast
 from semidp.promise.exact import count_noun, format_rounded_up, plain
 from semidp.promise.guarantee import Scope
 from semidp.promise.mechanisms.mechanism import Mechanism
-from semidp.promise.mechanisms.selection import available, cell_errors, option_name, residual_plan
+from semidp.promise.mechanisms.selection import available, option_name, residual_plan
 from semidp.promise.sensitivity.patterns import Norms
 from semidp.promise.sensitivity.table_spaces import TableSpace, sensitivity_space
 from semidp.promise.spaces.adjacency import Adjacency, Ball, Exchange
 from semidp.promise.spaces.adjacency_words import AdjacencyWords
 from semidp.promise.tradeoff.budget import Budget
+from semidp.publish.half_widths import cell_errors
 from semidp.publish.pipeline import calibrate
 from semidp.publish.plan import Plan
 from semidp.publish.results.texts import errors_text

@@ -13,14 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.promise.mechanisms.residual_laws import (
-    residual_half_widths,
     residual_noise,
     residual_variance,
 )
 from semidp.promise.mechanisms.residual_noise import ResidualMechanism
 from semidp.promise.noise.randomness import Randomness
 from semidp.promise.schema.counts import Table
-from semidp.promise.schema.margins import View, is_within_view, list_axes, trimmed_view
+from semidp.promise.schema.margins import View
 from semidp.promise.sensitivity.branches import (
     BranchSpace,
     Cut,
@@ -130,29 +129,3 @@ class BranchNoise:
             estimate = space.restore_full_table(estimates[number], view)
             tables.append((estimate, space.restore_full_table(variances[number], view)))
         return tables
-
-    def half_widths(self, fewer_than: int) -> list[Floats | None]:
-        """Return the half-widths of the 95% intervals of each table's cells, the noise above
-        included.
-
-        None for tables that do not have fewer cells than that.
-        """
-        space = self.space
-        half_widths: list[Floats | None] = []
-        for view in space.views:
-            if space.schema.grid.count_margin_cells(view) >= fewer_than:
-                half_widths.append(None)
-                continue
-            noise = {}
-            for d, square in self.sigma2.items():
-                if is_within_view(d, view):
-                    noise[trimmed_view(d, view)] = square
-            axes = list_axes(view)
-            families = [space.residuals.families(axis, view[axis]) for axis in axes]
-            place = axes.index(space.cut.axis)
-            # A branch sees one node above the cut. The noise there was drawn among its siblings.
-            siblings = np.array(self.families)[:, None]
-            families[place][: space.cut.depth] = siblings
-            widths = residual_half_widths(self.law, noise, families)
-            half_widths.append(space.restore_full_table(widths, view))
-        return half_widths

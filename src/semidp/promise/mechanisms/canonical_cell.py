@@ -277,13 +277,6 @@ class CanonicalMechanism(Mechanism):
         """Return U in counts of records."""
         return np.asarray(noisy / 2.0**self.bits, dtype=np.float64)
 
-    @property
-    def naive_l2(self) -> float:
-        """The same noise: the naive mechanism of a single count is canonical too, at the cost of a
-        records.
-        """
-        return float(canonical_noise(self.curve, max(self.space.adjacency.a, 1)).standard_deviation)
-
     def record(self) -> dict[str, Any]:
         """Return what a ledger keeps: the query, the curve, and how far x11 may move for it."""
         noise = {"law": self.name, "curve": self.curve.to_json(), "moves": self.moves}

@@ -23,7 +23,6 @@ from semidp.promise.mechanisms.mechanism import (
     Mechanism,
     check_scale,
     largest,
-    naive_normal_loss,
     require_epsilon,
     root_up,
 )
@@ -53,12 +52,6 @@ class NormalNoise(Mechanism):
     def variance(self) -> float:
         """σ², where nothing is rounded."""
         return float(self.sigma2)
-
-    @property
-    def naive_l2(self) -> float:
-        """The same for ordinary differential privacy at this ρ, which is half of μ²."""
-        rho = Fraction(self.space.l2_squared) / (2 * self.sigma2)
-        return naive_normal_loss(self.space, rho)
 
 
 @dataclass(frozen=True, eq=False)
@@ -264,26 +257,17 @@ class LatticeGaussianMechanism(ConcentratedNoise):
         return self.sampler.variance / share if share else 0.0
 
     @cached_property
-    def half_widths(self) -> NDArray[np.float64]:
-        """For each cell how far it is off at most in 95% of all draws: all cells of the matrix have
-        the same law.
-        """
-        half_widths = np.zeros(math.prod(self.space.shape))
-        half_widths[self._form.cells] = self.sampler.half_width
-        return half_widths.reshape(self.space.shape)
-
-    @cached_property
     def sampler(self) -> LatticeGaussian | OneSidedLatticeGaussian:
         """The distribution of the noise on the matrix of cells that can occur."""
-        rows, columns = self._form.cells.shape
-        law = LatticeGaussian if self._form.columns_published else OneSidedLatticeGaussian
+        rows, columns = self.matrix_form.cells.shape
+        law = LatticeGaussian if self.matrix_form.columns_published else OneSidedLatticeGaussian
         return law(rows, columns, self.sigma2)
 
     def noises(self, count: int, randomness: Randomness) -> NDArray[np.int64]:
         """Draw tables of whole numbers with zero margins."""
         cells = math.prod(self.space.shape)
         noise = np.zeros((count, cells), dtype=np.int64)
-        noise[:, self._form.cells] = self.sampler.sample_many(count, randomness)
+        noise[:, self.matrix_form.cells] = self.sampler.sample_many(count, randomness)
         return noise.reshape(count, *self.space.shape)
 
     def publish(self, noisy: NDArray[Any]) -> NDArray[np.float64]:
@@ -291,7 +275,7 @@ class LatticeGaussianMechanism(ConcentratedNoise):
         return noisy.astype(np.float64)
 
     @cached_property
-    def _form(self) -> MatrixForm:
+    def matrix_form(self) -> MatrixForm:
         form = self.space.matrix()
         if form is None:
             raise Refused(

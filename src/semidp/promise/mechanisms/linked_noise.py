@@ -142,18 +142,6 @@ class LinkedNoise(Mechanism):
         """
         return math.hypot(*(part.expected_l2 for part in self.parts))
 
-    @property
-    def naive_l2(self) -> float:
-        """`expected_l2` of ordinary differential privacy, brought to the same guarantee by group
-        privacy.
-        """
-        return math.hypot(*(part.naive_l2 for part in self.parts))
-
-    @property
-    def naive_cost(self) -> Fraction:
-        """Cost of one record of each kind if the links and the exact totals were forgotten."""
-        return sum((part.naive_cost for part in self.parts if part.sigma2), Fraction(0))
-
     def noises(self, count: int, randomness: Randomness) -> NDArray[np.int64]:
         """Draw the noise of members, then of units."""
         drawn = [part.noises(count, randomness) for part in self.parts]

@@ -11,7 +11,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from functools import cached_property
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -21,8 +20,7 @@ from semidp.errors import InputError, Refused
 from semidp.promise.exact import bisection, plain, positive, round_up, sqrt_up
 from semidp.promise.guarantee import Guarantee
 from semidp.promise.noise.distributions import CountNoise
-from semidp.promise.noise.randomness import Randomness, SeededRandomness, SystemRandomness
-from semidp.promise.noise.sums import LEVEL, Weighted, half_widths
+from semidp.promise.noise.randomness import Randomness, SystemRandomness
 from semidp.promise.progress import Progress
 from semidp.promise.schema.counts import Table
 from semidp.promise.sensitivity.query_space import QuerySpace
@@ -54,11 +52,6 @@ KINDS = {
 }
 """The mechanisms that can satisfy each kind of budget, as a plan and the command line call them;
 for messages."""
-
-_NUMBERS = 1_000_000  # that are drawn at most where the law of an error is simulated
-_FEWEST, _MOST = 40, 40_000  # measurements that are simulated
-_MATRIX = 1024  # cells of a table whose projection is written as a matrix
-_SAFE = 2.0  # standard errors of a simulated level that are added to it
 
 _LARGEST_SCALE = 2**48  # beyond it, the samplers refuse: counts plus noise may not fit in 63 bits
 _LARGEST_VALUE = 2**62
@@ -214,13 +207,6 @@ class Mechanism(ABC):
         """The root of the expected squared loss, ``sqrt(E‖P·noise‖²) = τ·sqrt(dim)``."""
         return math.sqrt(self.variance * self.space.dimension)
 
-    @property
-    def naive_l2(self) -> float:
-        """The least expected loss of ordinary differential privacy at this guarantee; see
-        `naive_loss`.
-        """
-        return naive_loss(self)
-
     def standard_errors(self) -> NDArray[np.float64]:
         """Return the standard error of each cell of the projected table, ``τ·sqrt(P_ii)``."""
         return np.sqrt(self.variance * self.space.published_variances())
@@ -238,17 +224,6 @@ class Mechanism(ABC):
         """
         variance = self.space.compute_weighted_variance(cell_weights(weights, self.space))
         return math.sqrt(self.variance * variance)
-
-    @cached_property
-    def half_widths(self) -> NDArray[np.float64]:
-        """For each cell of the projected table how far it is off at most in 95% of all draws.
-
-        From the law of the noise. The adjacency enters through its scale alone: `calibrate` took
-        the norms of the space. Here the law is simulated, with public randomness: cells of equal
-        standard error are counted together, and the level is raised by two standard errors of the
-        simulation.
-        """
-        return simulated_half_widths(self)
 
     def to_json(self) -> dict[str, Any]:
         """Return the entries of an analysis: name, scale, expected loss and kind of claim."""
@@ -418,22 +393,6 @@ class CellByCell(Mechanism):
         """Draw one number a cell, for all measurements at once."""
         return self.sampler.sample((count, *self.space.shape), randomness)
 
-    @cached_property
-    def half_widths(self) -> NDArray[np.float64]:
-        """For each cell of the projected table how far it is off at most in 95% of all draws.
-
-        The error is a weighted sum of independent numbers; cells with the same weights share its
-        law.
-        """
-        patterns = self.space.patterns()
-        if patterns is None:
-            return simulated_half_widths(self)
-        sums = []
-        for pattern in patterns.weights:
-            terms = [Weighted(self.sampler, weight, count) for weight, count in pattern.items()]
-            sums.append(terms)
-        return np.array(half_widths(sums))[patterns.which]
-
 
 @dataclass(frozen=True, eq=False)
 class NoNoise(Mechanism):
@@ -480,11 +439,6 @@ class NoNoise(Mechanism):
             )
         return super().from_record(space, noise)
 
-    @cached_property
-    def half_widths(self) -> NDArray[np.float64]:
-        """Zeros: there is no error."""
-        return np.zeros(self.space.shape)
-
     def noises(self, count: int, randomness: Randomness) -> NDArray[np.int64]:
         """Return zeros."""
         return np.zeros((count, *self.space.shape), dtype=np.int64)
@@ -506,52 +460,6 @@ class NoNoise(Mechanism):
     ) -> NDArray[np.int64]:
         """Return the public table again and again; `values` and the randomness are not used."""
         return np.stack([self.measure(values).noisy] * count)
-
-
-def simulated_half_widths(mechanism: Mechanism) -> NDArray[np.float64]:
-    """Return half-widths of the 95% intervals of the cells of a mechanism, from draws of its noise.
-
-    The randomness is public and always the same, so that everybody finds the same numbers. Cells of
-    equal standard error are counted together. The rank among the draws is that of the level and two
-    of its standard errors.
-
-    >>> from semidp.promise.mechanisms.pure import L2Mechanism
-    >>> from semidp.promise.mechanisms.examples import two_way
-    >>> simulated_half_widths(L2Mechanism.calibrate(two_way()[0], Budget.pure(1))).round(1).tolist()
-    [[4.0, 4.0, 4.0], [4.0, 4.0, 4.0]]
-    """
-    shape = tuple(mechanism.space.shape)
-    size = max(math.prod(shape), 1)
-    count = min(max(_NUMBERS // size, _FEWEST), _MOST)
-    at_once = min(count, max(1, _NUMBERS // size))
-    zeros = np.zeros(shape, dtype=np.int64)
-    source = SeededRandomness(0)
-    fixed = mechanism.publish(zeros)
-    matrix = None
-    if size <= min(count, _MATRIX):  # what each cell of the noise does to the published ones
-        units = np.eye(size, dtype=np.int64).reshape(-1, *shape)
-        published = [mechanism.publish(unit) - fixed for unit in units]
-        matrix = np.stack(published).reshape(size, -1)
-    errors = np.empty((count, size))
-    for start in range(0, count, at_once):
-        noisy = mechanism.measure_many(zeros, min(at_once, count - start), source)
-        draws = slice(start, start + len(noisy))
-        if matrix is None:
-            errors[draws] = [(mechanism.publish(each) - fixed).ravel() for each in noisy]
-        else:
-            errors[draws] = noisy.reshape(len(noisy), -1) @ matrix
-    errors = np.abs(errors)
-    standard_errors = mechanism.standard_errors().ravel()
-    _, which = np.unique(standard_errors.round(9), return_inverse=True)
-    quantiles = np.zeros(which.max(initial=0) + 1)
-    for number in range(len(quantiles)):
-        sizes = np.sort(errors[:, which == number], axis=None)
-        # Cells of one draw may move together, so that only draws count as independent.
-        expected_rank = (1 + sizes.size) * LEVEL
-        draws_above = _SAFE * math.sqrt(count * LEVEL * (1 - LEVEL))
-        rank = math.ceil(expected_rank + draws_above * sizes.size / count)
-        quantiles[number] = sizes[min(rank, sizes.size) - 1]
-    return quantiles[which].reshape(shape)
 
 
 def require_epsilon(budget: Budget) -> Fraction:
@@ -612,42 +520,3 @@ def cell_weights(weights: ArrayLike, space: QuerySpace) -> NDArray[np.float64]:
             f"the weights have shape {array.shape}, but the table has shape {tuple(space.shape)}"
         )
     return array
-
-
-def naive_loss(mechanism: Mechanism) -> float:
-    """Return the least expected loss of ordinary differential privacy at the guarantee of a
-    mechanism: what it saves.
-
-    One record has the norms `naive` of the space, and group privacy multiplies them by a. For pure
-    ε the best of three: Laplace noise in all d entries, ``sqrt(2d) aΔ1/ε``; the l2 mechanism,
-    ``sqrt(d(d+1)) aΔ2/ε``; the l∞ mechanism, ``sqrt(d(d+1)(d+2)/3) aΔ∞/ε``. Else Gaussian noise,
-    ``sqrt(d/2ρ) aΔ2``.
-
-    >>> from semidp.promise.mechanisms.gaussian import RoundedGaussianMechanism
-    >>> from semidp.promise.mechanisms.examples import two_way
-    >>> mechanism = RoundedGaussianMechanism.calibrate(two_way()[0], Budget.gdp(1))
-    >>> mechanism.expected_l2 < naive_loss(mechanism)
-    True
-    """
-    space, epsilon = mechanism.space, mechanism.tradeoff.implied_epsilon()
-    once, a = space.naive, space.adjacency.a
-    d = math.prod(space.shape)
-    if epsilon is not None:
-        laplace = 2 * once.l1**2
-        l2 = (d + 1) * once.l2_squared
-        cube = (d + 1) * (d + 2) / 3
-        linf = cube * once.linf**2
-        root = math.sqrt(d * min(laplace, l2, linf))
-        return root * a / float(epsilon)
-    rho = mechanism.tradeoff.implied_rho()  # half of mu squared, for a Gaussian
-    assert rho is not None, "every mechanism claims pure epsilon, mu or rho"
-    return naive_normal_loss(space, rho)
-
-
-def naive_normal_loss(space: QuerySpace, rho: Fraction) -> float:
-    """Return the expected loss of ordinary Gaussian noise that group privacy brings to ρ for all a
-    records.
-    """
-    cells = math.prod(space.shape)
-    square = cells * space.naive.l2_squared / (2 * rho)
-    return space.adjacency.a * math.sqrt(square)

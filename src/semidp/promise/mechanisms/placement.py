@@ -5,7 +5,7 @@ The proposals are σ² in floating point that cost one; `residual_noise` scales 
 certifies them. The closed form knows the cost of each residual; the joint cost of all of them
 allows less noise, and a convex program places it better still where that gains half a hundredth:
 from gains v (what unit noise in a residual adds to all tables) and bounds of what all residuals
-cost together. `least_total` bounds every mechanism from below.
+cost together.
 """
 
 import math
@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from semidp.errors import InputError
-from semidp.promise.schema.margins import Floats, View, join, junction_order, list_axes
+from semidp.promise.schema.margins import Floats, View
 from semidp.promise.sensitivity.joint_costs import JointBound
 from semidp.promise.sensitivity.products import ProductSpace
 
@@ -194,13 +194,10 @@ def _dual(cuts: Floats, gains: Floats, start: Floats) -> Floats:
 
 
 _WORTH = 0.995  # the share of the variance from which on the program takes the closed form's place
-_CLOSE = 1e-3  # how near the program comes to its own lower bound
-_ROUNDS = 80
+CLOSE = 1e-3  # how near the program comes to its own lower bound
+ROUNDS = 80
 _MOST_RESIDUALS = 400
 _MOST_WORK = 4_000_000_000  # values of combinations over all moves that the program asks for
-_MOST_SEARCHED = 64  # residuals of a product for which a lower bound is looked for
-_MOST_AXES = 8  # features whose moves are searched for a lower bound
-_STARTS = 6  # of every search for a costly move
 
 
 class Objective(StrEnum):
@@ -342,71 +339,9 @@ def _solve_program(workload: Workload, bound: JointBound, start: Floats) -> Floa
     work.
     """
     # the program asks for the worst move of each residual first, and then once a round
-    calls = len(start) + _ROUNDS
+    calls = len(start) + ROUNDS
     cost = bound.worst(start)[0]
     too_long = len(start) > _MOST_RESIDUALS or bound.work * calls > _MOST_WORK
     if bound.is_sum or len(start) < 2 or too_long:
         return start / cost
-    return solve(workload.gains, bound.worst, start / cost, _ROUNDS, _CLOSE).tau
-
-
-def least_total(workload: Workload, sigma2: Mapping[View, Fraction]) -> float | None:
-    """Return a lower bound of the total variance of any additive Gaussian mechanism, at a cost of
-    one.
-
-    It holds for linear unbiased estimates of the tables under the same promise. If all levels can
-    be exchanged, averaging a mechanism over their permutations leaves one of independent residuals
-    (docs/products.md), and moves that exist bound the noise of those from below. So features are
-    flat or have equal branching, margins are decomposable, no joint cell is impossible, and every
-    published count is at least the number of records that move. None elsewhere, and where no finite
-    bound was found.
-    """
-    space = workload.space
-    if workload.objective is not Objective.total or not _all_levels_alike(space):
-        return None
-    measured = space.measured_residuals
-    axes = sorted({axis for view in measured for axis in list_axes(view)})
-    if len(measured) > _MOST_SEARCHED or len(axes) > _MOST_AXES:
-        return None
-    families = space.costs.families(axes, join(*measured))
-    if not families or not all(family.kept_margins for family in families):
-        return None
-    depths = []
-    for view in measured:
-        depths.append(tuple(view[axis] for axis in axes))
-    local = tuple(depths)
-    generator = np.random.default_rng(0)  # public values only
-
-    # The moves found need not be the worst ones: every move that exists gives a lower bound.
-    def costly(tau: Floats) -> tuple[float, Floats]:
-        climbs = [family.climb(local, tau, generator, _STARTS) for family in families]
-        return max(climbs, key=lambda climb: climb[0])
-
-    tau = np.array([1 / float(sigma2[view]) for view in measured])
-    least = solve(workload.gains, costly, tau, _ROUNDS // 2, _CLOSE).least
-    return least if least > 0 else None
-
-
-def _all_levels_alike(space: ProductSpace) -> bool:
-    """Whether every permutation of levels keeps the set of moves: only published depths tell levels
-    apart.
-    """
-    dataspace = space.dataspace
-    for chain in space.residuals.grid.chains:
-        for depth in range(chain.depth):
-            children = chain.children(depth, depth + 1)
-            if (children != children[0]).any():
-                return False
-    views = [margin.view for margin in dataspace.published_totals]
-    if space.schema.structural_zeros or (views and junction_order(views) is None):
-        return False
-    # whether one person can have so many records depends on how many persons there are
-    if space.costs.times > 1:
-        return False
-    # where fewer records have some published value, not every move of so many exists
-    records = space.adjacency.by_kind(ball=space.costs.a, exchange=len(views) + 1)
-    for margin in dataspace.published_totals:
-        counts = space.trim(margin.counts, margin.view).astype(np.int64)
-        if (counts < records).any():
-            return False
-    return bool(dataspace.n is not None and dataspace.n >= records)
+    return solve(workload.gains, bound.worst, start / cost, ROUNDS, CLOSE).tau

@@ -23,7 +23,6 @@ from semidp.promise.guarantee import Guarantee
 from semidp.promise.mechanisms.knorm.placed_balls import (
     PlacedBall,
     PlacedList,
-    PlacedRows,
     place_ball,
 )
 from semidp.promise.mechanisms.knorm.polar import knorm_noise, noise_moment
@@ -36,7 +35,6 @@ from semidp.promise.mechanisms.mechanism import (
     check_scale,
     require_epsilon,
     root_up,
-    simulated_half_widths,
 )
 from semidp.promise.noise.distributions import DiscreteLaplace
 from semidp.promise.noise.randomness import Randomness, generator, uniforms
@@ -47,14 +45,8 @@ from semidp.promise.tradeoff.budget import Budget
 from semidp.promise.tradeoff.curves import approximate
 from semidp.promise.tradeoff.function import Tradeoff
 
-LOG_CONCAVE = 2.17
-"""Standard deviations that hold 95% of any symmetric log-concave law: most for an exponential, cut
-at 4.5 means."""
-
 _PROBES = 8  # points at which two covariances are compared
-_ROUNDING = 1 / 12  # the variance of a rounding error; less where the noise itself is small
-# free cells of a ball, and cells in rows, whose noise is quickly drawn many times
-_FEW_DIMENSIONS, _FEW = 4, 10_000
+_ROUNDING = 1 / 12
 
 
 class PureMechanism(Mechanism):
@@ -314,36 +306,15 @@ class KNormMechanism(PureMechanism):
 
     def standard_errors(self) -> NDArray[np.float64]:
         """Return the standard error of each cell."""
-        noise = self._gain * self.placed_ball.ball.variances()
+        noise = self.gain * self.placed_ball.ball.variances()
         squares = noise + _ROUNDING * self.placed_ball.rounding_counts
         return np.sqrt(self.placed_ball.place(squares).astype(np.float64))
-
-    @cached_property
-    def half_widths(self) -> NDArray[np.float64]:
-        """For each cell how far it is off at most in 95% of all draws: simulated where that is
-        quick, else a bound.
-
-        The density is log-concave and symmetric, and so is that of each cell before rounding: 95%
-        of it lie within `LOG_CONCAVE` standard deviations, and rounding moves a cell by half of its
-        coefficients at most.
-        """
-        ball = self.placed_ball.ball
-        has_few_rows = (
-            isinstance(self.placed_ball, PlacedRows) and self.placed_ball.cells.size <= _FEW
-        )
-        if ball.dimension <= _FEW_DIMENSIONS or has_few_rows:
-            return simulated_half_widths(self)
-        spread = LOG_CONCAVE * np.sqrt(self._gain * ball.variances())
-        coefficients = abs(self.placed_ball.lattice).sum(axis=0)
-        rounding = np.asarray(coefficients, dtype=np.float64).reshape(spread.shape) / 2
-        widths = np.floor(spread + rounding)
-        return np.asarray(self.placed_ball.place(widths), dtype=np.float64)
 
     def standard_error(self, weights: ArrayLike) -> float:
         """Return the standard error of a weighted sum of cells."""
         inner = self.placed_ball.take(cell_weights(weights, self.space))
         rounding = (self.placed_ball.rounding_coefficients(inner) ** 2).sum()
-        noise = self._gain * self.placed_ball.ball.spread(inner)
+        noise = self.gain * self.placed_ball.ball.spread(inner)
         return math.sqrt(noise + _ROUNDING * float(rounding))
 
     @cached_property
@@ -368,7 +339,7 @@ class KNormMechanism(PureMechanism):
         for probe in np.random.default_rng(0).normal(size=shape):
             centred = self.space.project(probe)
             inner = self.placed_ball.take(centred)
-            spread = self._gain * self.placed_ball.ball.spread(inner)
+            spread = self.gain * self.placed_ball.ball.spread(inner)
             equal_spread = variance * float((centred**2).sum())
             if not math.isclose(spread, equal_spread, rel_tol=1e-6):
                 return None
@@ -394,7 +365,7 @@ class KNormMechanism(PureMechanism):
         return noisy.astype(np.float64)
 
     @property
-    def _gain(self) -> float:
+    def gain(self) -> float:
         """``E r²``: what turns moments of the uniform point into those of the noise."""
         # r is Gamma(s + 1) and not Gamma(s), since U is uniform in K and not on its boundary.
         s = self.placed_ball.ball.dimension

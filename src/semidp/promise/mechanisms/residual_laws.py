@@ -9,10 +9,8 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
-import scipy
 from numpy.typing import ArrayLike, NDArray
 
 from semidp.promise.mechanisms.gaussian import mu_within, rho_within
@@ -24,14 +22,12 @@ from semidp.promise.noise.distributions import (
     sample_each,
 )
 from semidp.promise.noise.randomness import Randomness
-from semidp.promise.noise.sums import LEVEL, Weighted, half_widths
-from semidp.promise.schema.margins import Floats, View
-from semidp.promise.sensitivity.projection import MOST_PATTERNS
+from semidp.promise.schema.margins import Floats
 from semidp.promise.tradeoff.budget import Budget
 
 _DRAWS_A_TABLE = 64  # times σ: fewer draws than that are not worth a table of their own
 
-_NEAR = 5e-3  # a normal law this close, in standard deviations, takes the place of the law itself
+NEAR = 5e-3  # a normal law this close, in standard deviations, takes the place of the law itself
 
 ResidualLaw = DiscreteGaussian | RoundedGaussian
 
@@ -79,138 +75,6 @@ def residual_variance(law: str, sigma2: Fraction, scales: NDArray[np.int64]) -> 
         sampler = LAWS[law](sigma2 * scale**2)
         variances.append(sampler.variance / float(scale) ** 2)
     return np.asarray(np.array(variances)[which].reshape(scales.shape))
-
-
-def residual_half_widths(
-    law: str, sigma2: Mapping[View, Fraction], families: Sequence[NDArray[np.int64]]
-) -> NDArray[np.float64]:
-    """Return the half-width of the 95% interval of each cell of a table, from the noise of its
-    residuals.
-
-    Along a feature a cell has the weight ``1 - 1/c`` on its own node of a residual and ``-1/c`` on
-    the c - 1 siblings of that node, shared out evenly further down. So cells whose families are as
-    large at every depth share a law. Most are normal numbers moved by next to nothing
-    (`near_normal`); the others get the series of `half_width`.
-
-    Parameters
-    ----------
-    law, sigma2
-        The law, and σ² of each residual, by its depths in the features of the table.
-    families
-        For each of those features the sizes of the families of every node, as `Residuals.families`
-        has them.
-
-    Examples
-    --------
-    >>> # Multiples of a quarter
-    >>> residual_half_widths("discrete", {(1,): Fraction(1, 4)}, [np.array([[2, 2]])])
-    array([0.75, 0.75])
-    """
-    alike = [np.unique(counts, axis=1, return_inverse=True) for counts in families]
-    distinct = [columns for columns, _ in alike]
-    shape = tuple(columns.shape[1] for columns in distinct)
-    variance, distance = np.zeros(shape), np.zeros(shape)
-    for view, square in sigma2.items():
-        sizes = _outer(distinct, view, _size)
-        squares = _outer(distinct, view, _square)
-        scales = _outer(distinct, view, _scale)
-        variance += float(square) * squares
-        # The narrowest law is the farthest from a normal one: its distance bounds those of the
-        # others.
-        narrowest = square * Fraction(scales.min()) ** 2
-        near = LAWS[law](narrowest).near_normal
-        if near is None:
-            # An only child has weight 0 in the residual, and its error is 0 whatever the law.
-            distance[sizes > 0] = math.inf
-        else:
-            distance += near[1] * sizes / scales
-    deviations = np.sqrt(variance)
-    quantile = float(scipy.special.ndtri((1 + LEVEL) / 2))
-    errors = quantile * deviations + distance
-    far = ~(distance <= _NEAR * deviations)
-    open_ones = np.argwhere(far & (variance > 0))
-    if len(open_ones) <= MOST_PATTERNS:
-        sums = []
-        for place in open_ones:
-            at = zip(distinct, place, strict=True)
-            cell_families = [counts[:, n] for counts, n in at]
-            sums.append(_terms(law, sigma2, cell_families))
-        for place, half in zip(open_ones, half_widths(sums), strict=True):
-            errors[tuple(place)] = half
-    else:
-        # E exp(uX) <= exp(2σ²u²) for both laws, so that P(|S| > h) <= 2 exp(-h²/8V)
-        factor = math.sqrt(8 * math.log(2 / (1 - LEVEL)))
-        errors = np.minimum(errors, factor * deviations)
-    places = [which.ravel() for _, which in alike]
-    return errors[np.ix_(*places)]
-
-
-def _terms(
-    law: str, sigma2: Mapping[View, Fraction], families: Sequence[NDArray[np.int64]]
-) -> list[Weighted]:
-    """Weights of one cell's error on the noise in the entries of its residuals. The noise is that
-    of scaled entries.
-    """
-    terms = []
-    for view, square in sigma2.items():
-        pairs = list(zip(families, view, strict=True))
-        named_counts = [int(counts[depth - 1]) for counts, depth in pairs if depth]
-        scale = math.prod(named_counts)
-        weights = {Fraction(1, scale): 1}
-        for counts, depth in pairs:
-            share = Fraction(1, math.prod(counts[depth:].tolist()))
-            # Centred at this depth, a node has the weight 1 - 1/c and each of its c - 1 siblings
-            # -1/c.
-            steps = [(share, 1)]
-            if depth:
-                siblings = int(counts[depth - 1])
-                same = share * (1 - Fraction(1, siblings))
-                steps = [(same, 1), (-share / siblings, siblings - 1)]
-            spread: dict[Fraction, int] = {}
-            for weight, count in weights.items():
-                for step, often in steps:
-                    product = weight * step
-                    spread[product] = spread.get(product, 0) + count * often
-            weights = spread
-        sampler = LAWS[law](square * scale**2)
-        terms += [Weighted(sampler, weight, count) for weight, count in weights.items()]
-    return terms
-
-
-def _outer(families: Sequence[NDArray[np.int64]], view: View, part: Any) -> NDArray[np.float64]:
-    """Array with one axis for each feature: the product over the features of `part`, a number for
-    each node.
-    """
-    result = np.ones(())
-    for counts, depth in zip(families, view, strict=True):
-        siblings = np.ones(counts.shape[1])
-        if depth:
-            siblings = counts[depth - 1].astype(float)
-        share = 1 / counts[depth:].astype(float).prod(axis=0)
-        result = np.multiply.outer(result, part(siblings, share, depth))
-    return np.asarray(result)
-
-
-def _size(
-    siblings: NDArray[np.float64], share: NDArray[np.float64], depth: int
-) -> NDArray[np.float64]:
-    """``Σ |weight|`` along one feature."""
-    return share * 2 * (1 - 1 / siblings) if depth else share
-
-
-def _square(
-    siblings: NDArray[np.float64], share: NDArray[np.float64], depth: int
-) -> NDArray[np.float64]:
-    """``Σ weight²`` along one feature."""
-    square = share**2
-    return square * (1 - 1 / siblings) if depth else square
-
-
-def _scale(
-    siblings: NDArray[np.float64], share: NDArray[np.float64], depth: int
-) -> NDArray[np.float64]:
-    """Factor by which the residual was multiplied, along one feature: the number of siblings."""
-    return siblings
 
 
 def different_scales(scales: NDArray[np.int64]) -> tuple[list[int], NDArray[np.intp]]:

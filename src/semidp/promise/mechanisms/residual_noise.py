@@ -24,28 +24,23 @@ from semidp.promise.mechanisms.placement import (
     Objective,
     Workload,
     closed_form,
-    least_total,
     place_noise,
 )
 from semidp.promise.mechanisms.residual_laws import (
-    _NEAR,
     LAWS,
+    NEAR,
     ResidualLaw,
     SharedNoise,
     different_scales,
     draws_of_laws,
     law_within,
-    residual_half_widths,
     residual_noise,
 )
 from semidp.promise.noise.distributions import CountNoise
 from semidp.promise.noise.randomness import Randomness
-from semidp.promise.schema.margins import View, list_axes, trimmed_view
-from semidp.promise.sensitivity.costs import BallCosts
+from semidp.promise.schema.margins import View, trimmed_view
 from semidp.promise.sensitivity.products import ProductSpace
 from semidp.promise.sensitivity.query_space import QuerySpace
-from semidp.promise.sensitivity.residuals import list_coarser_views
-from semidp.promise.sensitivity.table_spaces import sensitivity_space
 from semidp.promise.spaces.adjacency import Adjacency
 from semidp.promise.tradeoff.budget import Budget
 from semidp.promise.tradeoff.function import Tradeoff
@@ -55,8 +50,6 @@ from semidp.promise.tradeoff.smooth import ZCDP, Gaussian
 _BITS = 24
 
 _WORTH = 1e-5  # the share of the variance from which on the joint cost is used
-
-_MOST_COMPARED = 64  # tables that are compared with measuring each by itself
 
 
 @dataclass(frozen=True, eq=False)
@@ -204,23 +197,7 @@ class ResidualMechanism(SharedNoise):
         workload = other.workload or self.workload
         if workload is None or set(self.sigma2) != set(other.sigma2):
             return False
-        return workload.total(self.sigma2) <= (1 + _NEAR) * workload.total(other.sigma2)
-
-    @cached_property
-    def above_least(self) -> float | None:
-        """Excess of the total variance over what any additive Gaussian mechanism needs: 0.02 for
-        two percent.
-
-        None where no lower bound is proved (`placement.least_total`), and where the noise was not
-        placed for the total.
-        """
-        if self.workload is None or not self.sigma2:
-            return None
-        least = least_total(self.workload, self.sigma2)
-        if least is None:
-            return None
-        total = self.workload.total(self.sigma2)
-        return total * float(self.precision) / least - 1
+        return workload.total(self.sigma2) <= (1 + NEAR) * workload.total(other.sigma2)
 
     @property
     def tradeoff(self) -> Tradeoff:
@@ -316,69 +293,6 @@ class ResidualMechanism(SharedNoise):
         tables = range(len(self.space.views))
         totals = [float(self.cell_variances(table).sum()) for table in tables]
         return math.sqrt(sum(totals))
-
-    @property
-    def naive_l2(self) -> float:
-        """`expected_l2` of ordinary differential privacy, brought to this guarantee by group
-        privacy.
-
-        The better of two: noise on the same residuals, and noise on the cells of each table with
-        the best split.
-        """
-        free = BallCosts(self.space.residuals, (), 1)
-        a = self.space.adjacency.a
-        needed = [view for view in self.space.needed_residuals if any(view)]
-        costs = [float(free.cost(view)) * a**2 for view in needed]
-        gains = dict.fromkeys(needed, 0.0)
-        for table in self.space.views:
-            for view in list_coarser_views(table):
-                if view in gains:
-                    gains[view] += self.space.residuals.gain(view, table)
-        roots = []
-        for cost, gain in zip(costs, gains.values(), strict=True):
-            roots.append(math.sqrt(cost * gain))
-        together = sum(roots)
-        cells = [math.prod(self.space.residuals.shape(view)) for view in self.space.views]
-        one_by_one = a * sum(math.sqrt(2 * size) for size in cells)
-        return min(together, one_by_one) / math.sqrt(self.precision)
-
-    @cached_property
-    def one_by_one_l2(self) -> float | None:
-        """`expected_l2` of tables measured one by one at this guarantee, with the best split of the
-        budget.
-
-        Each table needs noise for its own Δ2², under the same adjacency. None where the tables are
-        too many to ask.
-        """
-        views, space = self.space.views, self.space
-        cells = sum(math.prod(space.residuals.shape(view)) for view in views)
-        if len(views) > _MOST_COMPARED or cells > 10**6:
-            return None
-        alone = []
-        try:
-            for view in views:
-                names = space.schema.list_view_names(view)
-                alone.append(sensitivity_space(space.dataspace, space.adjacency, names))
-        except Refused:
-            return None
-        parts = []
-        for table in alone:
-            if not table.is_zero:
-                variance = float(table.variances().sum()) * table.l2_squared
-                parts.append(math.sqrt(variance))
-        return sum(parts) / math.sqrt(self.precision)
-
-    @property
-    def naive_cost(self) -> Fraction:
-        """Cost of one record if the exact totals were forgotten: ``Σ k/σ²`` with the costs k of one
-        record.
-        """
-        free = BallCosts(self.space.residuals, (), 1)
-        spent = 0
-        for view, square in self.sigma2.items():
-            # rounded up, in multiples of one small unit
-            spent += math.ceil(free.cost(view) / square * 2**40)
-        return Fraction(spent, 2**40)
 
     @cached_property
     def samplers(self) -> tuple[list[ResidualLaw], NDArray[np.intp]]:
@@ -501,20 +415,6 @@ class ResidualMechanism(SharedNoise):
     def table_errors(self, table: int) -> NDArray[np.float64]:
         """Return the standard error of each cell of one table's estimate."""
         return np.sqrt(self.cell_variances(table))
-
-    def table_half_widths(self, table: int) -> NDArray[np.float64]:
-        """Return the half-width of the 95% interval of each cell of one table's estimate."""
-        space, view = self.space, self.space.views[table]
-        if not space.inside[table]:
-            return np.zeros(space.schema.grid.compute_margin_shape(view))
-        if self.conditioning is not None:
-            laws, which = self.samplers
-            return self.conditioning.half_widths(table, list(laws), which)
-        noise = {}
-        for small in space.inside[table]:
-            noise[trimmed_view(small, view)] = self.sigma2[small]
-        families = [space.residuals.families(axis, view[axis]) for axis in list_axes(view)]
-        return space.restore_full_table(residual_half_widths(self.law, noise, families), view)
 
     def standard_errors(self) -> NDArray[np.float64]:
         """Return the standard error of each entry of the projected vector."""

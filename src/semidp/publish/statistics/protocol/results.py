@@ -26,6 +26,7 @@ from semidp.promise.tradeoff.composition import tradeoff_from_json
 from semidp.promise.tradeoff.curves import approximate
 from semidp.promise.tradeoff.function import Tradeoff
 from semidp.promise.tradeoff.smooth import ZCDP, Gaussian
+from semidp.publish.comparisons import naive_cost, naive_loss
 from semidp.publish.results.cells import Columns, Form, PublishedColumns, StoredFiles
 from semidp.publish.results.published_table import PublishedTable
 from semidp.publish.results.sections import Details, Section
@@ -413,7 +414,7 @@ def mechanism_fields(
     expected = mechanism.expected_l2 if expected_l2 is None else expected_l2
     # Where values are chosen, ordinary differential privacy has nothing to compare them with.
     is_compared = mechanism.adds_noise and not mechanism.space.is_zero
-    naive = mechanism.naive_l2 if is_compared else None
+    naive = naive_loss(mechanism) if is_compared else None
     scale, claim, law = mechanism.scale, mechanism.claim, noise_law(mechanism)
     noise = Noise(law["law"], scale, claim, expected, naive, law)
     fields: dict[str, Any] = {"name": name, "noise": noise, "private": private}
@@ -449,7 +450,7 @@ def naive_record_tradeoff(mechanism: Mechanism) -> Tradeoff | None:
     if space.is_zero:
         return None
     if isinstance(mechanism, (ResidualMechanism, LinkedNoise)):
-        cost = times**2 * mechanism.naive_cost
+        cost = times**2 * naive_cost(mechanism)
         return ZCDP(cost / 2) if mechanism.law == "discrete" else Gaussian(cost)
     # Exact fractions, so that no rounding makes the comparison better or worse than it is.
     alone = space.naive.multiply(times)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from semidp.promise.exact import plain
 from semidp.promise.spaces.dataspace import Margin
+from semidp.publish.comparisons import naive_loss
 from semidp.publish.results.role_columns import (
     Role,
     RoleColumn,
@@ -190,7 +191,7 @@ def _measured_paragraphs(request: "GroupRequest", found: GroupSums) -> list[str]
         f" (scale {_scale(found)}).{divided} The standard errors are those of the noise alone; the"
         " picture shows two of them to each side. An estimate outside the bounds is due to noise.",
     ]
-    naive, expected = mechanism.naive_l2, mechanism.expected_l2
+    naive, expected = naive_loss(mechanism), mechanism.expected_l2
     if naive and expected:
         paragraphs.append(
             "Ordinary differential privacy at the same guarantee would need about"

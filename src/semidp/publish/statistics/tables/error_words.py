@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import sqrt
 from typing import TYPE_CHECKING, Any
 
-from semidp.promise.mechanisms.selection import standard_spread
+from semidp.publish.half_widths import standard_spread
 from semidp.publish.results.grids import faint_cells
 from semidp.publish.results.texts import (
     TOO_MANY,

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from semidp.promise.guarantee import Scope
 from semidp.promise.mechanisms.mechanism import Measurement
 from semidp.promise.mechanisms.residual_noise import ResidualMechanism
-from semidp.promise.mechanisms.selection import INTERVALS_BELOW
 from semidp.promise.progress import Progress
 from semidp.promise.schema.margins import (
     Grid,
@@ -31,8 +30,10 @@ from semidp.promise.schema.margins import (
 )
 from semidp.promise.sensitivity.products import ProductSpace
 from semidp.promise.sensitivity.residuals import list_coarser_views
+from semidp.publish.comparisons import find_separate_loss
 from semidp.publish.fitting.problem import Infeasible
 from semidp.publish.fitting.tables import Fit, fit_alike, fit_totals
+from semidp.publish.half_widths import INTERVALS_BELOW, table_half_widths
 from semidp.publish.results.published_table import FitKind, Fitted, PublishedTable
 from semidp.publish.statistics.protocol.results import mechanism_fields
 from semidp.publish.statistics.tables.published import PublishedTables, StoredFit
@@ -75,7 +76,7 @@ def published_tables(
         residuals=mechanism,
         noisy=noisy,
         tables=tuple(shown),
-        one_by_one_l2=mechanism.one_by_one_l2,
+        one_by_one_l2=find_separate_loss(mechanism),
         **stated,
     )
 
@@ -106,7 +107,7 @@ def fitted_tables(
         errors = mechanism.table_errors(number)
         half = None
         if cells.size < INTERVALS_BELOW:
-            half = mechanism.table_half_widths(number)
+            half = table_half_widths(mechanism, number)
         table = PublishedTable(name, cells, counts, estimates[number], errors, how, half)
         tables.append(table)
     return tuple(tables)

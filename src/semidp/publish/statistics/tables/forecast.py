@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from semidp.promise.guarantee import Scope
 from semidp.promise.mechanisms.mechanism import Mechanism
 from semidp.promise.mechanisms.residual_noise import ResidualMechanism
-from semidp.promise.mechanisms.selection import MOST_CELLS, cell_errors
 from semidp.promise.schema.margins import Totals, junction_order
 from semidp.promise.spaces.dataspace import Dataspace
+from semidp.publish.half_widths import MOST_CELLS, cell_errors
 from semidp.publish.results.texts import errors_text, scale_text, share_text, short_text
 from semidp.publish.statistics.tables.product_words import ErrorsOfTable, mechanism_lines
 

@@ -12,12 +12,12 @@ from semidp.errors import Refused
 from semidp.promise.guarantee import Scope
 from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
 from semidp.promise.mechanisms.residual_noise import ResidualMechanism
-from semidp.promise.mechanisms.selection import INTERVALS_BELOW
 from semidp.promise.progress import Progress, silent
 from semidp.promise.schema.margins import Floats, View, list_axes
 from semidp.promise.sensitivity.linked_products import KindSpace, LinkedSpace
 from semidp.promise.sensitivity.products import ProductSpace
 from semidp.promise.spaces.linked import MEMBER, UNIT
+from semidp.publish.half_widths import INTERVALS_BELOW
 from semidp.publish.linked_mechanism import CodedNoise, LinkedMechanism, size_place
 from semidp.publish.results.cells import Columns, Form, PublishedColumns
 from semidp.publish.results.columns import Labels

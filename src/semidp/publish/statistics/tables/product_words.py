@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from semidp.promise.exact import count_noun
 from semidp.promise.mechanisms.residual_noise import ResidualMechanism
 from semidp.promise.schema.margins import View, maximal, meet
+from semidp.publish.comparisons import find_excess_variance
 from semidp.publish.plots.figures import loss_plot
 from semidp.publish.results.cells import Form
 from semidp.publish.results.sections import LISTED_ROWS, Details, Section, first_cells, table_title
@@ -107,7 +108,7 @@ def near_least(mechanism: ResidualMechanism) -> list[str]:
     """Say how near the noise comes to what no Gaussian noise can go below, where a lower bound is
     proved.
     """
-    above = mechanism.above_least
+    above = find_excess_variance(mechanism)
     if above is None:
         return []
     # Rounded up, so that the noise never looks nearer to the least than is proved.

@@ -16,11 +16,11 @@ from semidp.errors import InputError
 from semidp.promise.guarantee import Scope
 from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
 from semidp.promise.mechanisms.residual_noise import ResidualMechanism
-from semidp.promise.mechanisms.selection import INTERVALS_BELOW
 from semidp.promise.progress import Progress
 from semidp.promise.schema.margins import junction_order, maximal
 from semidp.promise.sensitivity.products import product_space
 from semidp.publish.fitting.tables import fit_table
+from semidp.publish.half_widths import INTERVALS_BELOW, cell_half_widths
 from semidp.publish.results.cells import Columns, Form, PublishedColumns, StoredFiles, named_files
 from semidp.publish.results.published_table import (
     FitKind,
@@ -469,7 +469,7 @@ def published_table(
         errors = residuals.table_errors(0)
     half_widths = None
     if public.schema.size < INTERVALS_BELOW:
-        half_widths = _half_widths(mechanism)
+        half_widths = cell_half_widths(mechanism)
     table = PublishedTable(asked.name, public.schema, counts, estimate, errors, how, half_widths)
     as_asked = table.asked_as(asked.features)
     stated = mechanism_fields(asked.name, mechanism, measured.private)
@@ -501,11 +501,3 @@ def _fit_counts(
     assert counts is not None, "a fit holds whole numbers or real ones"
     how = Fitted(str(kind), fit.method, fit.loss, fit.bound, fit.optimal, fit.note)
     return counts, how
-
-
-def _half_widths(mechanism: Mechanism) -> NDArray[np.float64]:
-    return (
-        mechanism.table_half_widths(0)
-        if isinstance(mechanism, ResidualMechanism)
-        else mechanism.half_widths
-    )

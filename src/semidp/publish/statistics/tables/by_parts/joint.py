@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from semidp.errors import InputError, Refused
 from semidp.promise.guarantee import Scope
 from semidp.promise.mechanisms.mechanism import Mechanism
-from semidp.promise.mechanisms.selection import INTERVALS_BELOW
 from semidp.promise.noise.randomness import Randomness
 from semidp.promise.progress import Progress
 from semidp.promise.schema.schema import Schema
+from semidp.publish.half_widths import INTERVALS_BELOW, table_half_widths
 from semidp.publish.results.published_table import FitKind, Fitted, PublishedTable
 from semidp.publish.sources.reader import Reader
 from semidp.publish.statistics.parts import Part, part_path
@@ -168,7 +168,7 @@ def compute_overview(
         how = Fitted(table.fitted.kind, "sums of the parts", loss, 0.0, False, "")
         half_widths = None
         if schema.size < INTERVALS_BELOW:
-            half_widths = kind.above.table_half_widths(number)
+            half_widths = table_half_widths(kind.above, number)
         errors = kind.above.table_errors(number)
         overview.append(PublishedTable(name, schema, counts, estimate, errors, how, half_widths))
     return tuple(overview)

@@ -20,12 +20,12 @@ from semidp.errors import InputError
 from semidp.promise.mechanisms.branch_noise import BranchNoise, mechanism_above
 from semidp.promise.mechanisms.mechanism import Mechanism
 from semidp.promise.mechanisms.residual_noise import ResidualMechanism
-from semidp.promise.mechanisms.selection import INTERVALS_BELOW
 from semidp.promise.progress import Progress, silent
 from semidp.promise.schema.counts import Table
 from semidp.promise.schema.margins import View
 from semidp.promise.schema.schema import Schema
 from semidp.promise.sensitivity.branches import Cut
+from semidp.publish.half_widths import INTERVALS_BELOW, branch_half_widths
 from semidp.publish.results.cells import Columns, Form, PublishedColumns, StoredFiles, named_files
 from semidp.publish.results.published_table import (
     FitKind,
@@ -526,7 +526,7 @@ def build_part(
     """Return the tables of one part with their whole numbers. Where nobody can be, there is no
     noise, and nothing is estimated.
     """
-    half_widths = None if noise is None else noise.half_widths(INTERVALS_BELOW)
+    half_widths = None if noise is None else branch_half_widths(noise, INTERVALS_BELOW)
     tables = []
     for number, (table, (counts, how)) in enumerate(zip(asked, fits, strict=True)):
         rows = schema.restrict(table.features)

@@ -1,0 +1,387 @@
+"""How far cells of published tables are off: standard errors, and half-widths of 95% intervals from
+the law of the noise.
+
+All of it follows from public numbers; the adjacency enters through the scale of the noise alone.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from functools import lru_cache, singledispatch
+from typing import Any
+
+import numpy as np
+import scipy
+from numpy.typing import NDArray
+
+from semidp.promise.mechanisms.branch_noise import BranchNoise
+from semidp.promise.mechanisms.gaussian import LatticeGaussianMechanism
+from semidp.promise.mechanisms.knorm.placed_balls import PlacedRows
+from semidp.promise.mechanisms.mechanism import CellByCell, Mechanism, NoNoise
+from semidp.promise.mechanisms.pure import KNormMechanism
+from semidp.promise.mechanisms.residual_laws import LAWS, NEAR
+from semidp.promise.mechanisms.residual_noise import ResidualMechanism
+from semidp.promise.noise.randomness import SeededRandomness
+from semidp.promise.noise.sums import LEVEL, Weighted, half_widths
+from semidp.promise.schema.margins import Floats, View, is_within_view, list_axes, trimmed_view
+from semidp.promise.sensitivity.projection import MOST_PATTERNS
+
+INTERVALS_BELOW = 10**6
+"""Tables of so many cells and more are written without the ends of intervals."""
+
+MOST_CELLS = 2**24
+"""Beyond so many cells a mean stands for all of them: it needs no array."""
+
+LOG_CONCAVE = 2.17
+"""Standard deviations that hold 95% of any symmetric log-concave law: most for an exponential, cut
+at 4.5 means."""
+
+# the variance of a rounding error; less where the noise itself is small
+# free cells of a ball, and cells in rows, whose noise is quickly drawn many times
+_FEW_DIMENSIONS, _FEW = 4, 10_000
+_NUMBERS = 1_000_000  # that are drawn at most where the law of an error is simulated
+_FEWEST, _MOST = 40, 40_000  # measurements that are simulated
+_MATRIX = 1024  # cells of a table whose projection is written as a matrix
+_SAFE = 2.0  # standard errors of a simulated level that are added to it
+
+
+@lru_cache(maxsize=8)
+def cell_half_widths(mechanism: Mechanism) -> NDArray[np.float64]:
+    """Return for each cell of the projected table how far it is off at most in 95% of all draws."""
+    return _find_half_widths(mechanism)
+
+
+@singledispatch
+def _find_half_widths(mechanism: Mechanism) -> NDArray[np.float64]:
+    return simulate_half_widths(mechanism)
+
+
+@_find_half_widths.register
+def _(mechanism: NoNoise) -> NDArray[np.float64]:
+    return np.zeros(mechanism.space.shape)
+
+
+@_find_half_widths.register
+def _(mechanism: CellByCell) -> NDArray[np.float64]:
+    """The error is a weighted sum of independent numbers; cells with the same weights share its
+    law.
+    """
+    patterns = mechanism.space.patterns()
+    if patterns is None:
+        return simulate_half_widths(mechanism)
+    sums = []
+    for pattern in patterns.weights:
+        terms = [Weighted(mechanism.sampler, weight, count) for weight, count in pattern.items()]
+        sums.append(terms)
+    return np.array(half_widths(sums))[patterns.which]
+
+
+@_find_half_widths.register
+def _(mechanism: LatticeGaussianMechanism) -> NDArray[np.float64]:
+    """All cells of the matrix have the same law."""
+    widths = np.zeros(math.prod(mechanism.space.shape))
+    widths[mechanism.matrix_form.cells] = mechanism.sampler.half_width
+    return widths.reshape(mechanism.space.shape)
+
+
+@_find_half_widths.register
+def _(mechanism: KNormMechanism) -> NDArray[np.float64]:
+    """Simulated where that is quick, else a bound.
+
+    The density is log-concave and symmetric, and so is that of each cell before rounding: 95% of it
+    lie within `LOG_CONCAVE` standard deviations, and rounding moves a cell by half of its
+    coefficients at most.
+    """
+    placed = mechanism.placed_ball
+    has_few_rows = isinstance(placed, PlacedRows) and placed.cells.size <= _FEW
+    if placed.ball.dimension <= _FEW_DIMENSIONS or has_few_rows:
+        return simulate_half_widths(mechanism)
+    spread = LOG_CONCAVE * np.sqrt(mechanism.gain * placed.ball.variances())
+    coefficients = abs(placed.lattice).sum(axis=0)
+    rounding = np.asarray(coefficients, dtype=np.float64).reshape(spread.shape) / 2
+    return np.asarray(placed.place(np.floor(spread + rounding)), dtype=np.float64)
+
+
+@_find_half_widths.register
+def _(mechanism: ResidualMechanism) -> NDArray[np.float64]:
+    return table_half_widths(mechanism, 0)
+
+
+def simulate_half_widths(mechanism: Mechanism) -> NDArray[np.float64]:
+    """Return half-widths of the 95% intervals of the cells of a mechanism, from draws of its noise.
+
+    The randomness is public and always the same, so that everybody finds the same numbers. Cells of
+    equal standard error are counted together. The rank among the draws is that of the level and two
+    of its standard errors.
+
+    >>> from semidp.promise.mechanisms.pure import L2Mechanism
+    >>> from semidp.promise.tradeoff.budget import Budget
+    >>> from semidp.promise.mechanisms.examples import two_way
+    >>> simulate_half_widths(L2Mechanism.calibrate(two_way()[0], Budget.pure(1))).round(1).tolist()
+    [[4.0, 4.0, 4.0], [4.0, 4.0, 4.0]]
+    """
+    shape = tuple(mechanism.space.shape)
+    size = max(math.prod(shape), 1)
+    count = min(max(_NUMBERS // size, _FEWEST), _MOST)
+    at_once = min(count, max(1, _NUMBERS // size))
+    zeros = np.zeros(shape, dtype=np.int64)
+    source = SeededRandomness(0)
+    fixed = mechanism.publish(zeros)
+    matrix = None
+    if size <= min(count, _MATRIX):  # what each cell of the noise does to the published ones
+        units = np.eye(size, dtype=np.int64).reshape(-1, *shape)
+        published = [mechanism.publish(unit) - fixed for unit in units]
+        matrix = np.stack(published).reshape(size, -1)
+    errors = np.empty((count, size))
+    for start in range(0, count, at_once):
+        noisy = mechanism.measure_many(zeros, min(at_once, count - start), source)
+        draws = slice(start, start + len(noisy))
+        if matrix is None:
+            errors[draws] = [(mechanism.publish(each) - fixed).ravel() for each in noisy]
+        else:
+            errors[draws] = noisy.reshape(len(noisy), -1) @ matrix
+    errors = np.abs(errors)
+    standard_errors = mechanism.standard_errors().ravel()
+    _, which = np.unique(standard_errors.round(9), return_inverse=True)
+    quantiles = np.zeros(which.max(initial=0) + 1)
+    for number in range(len(quantiles)):
+        sizes = np.sort(errors[:, which == number], axis=None)
+        # Cells of one draw may move together, so that only draws count as independent.
+        expected_rank = (1 + sizes.size) * LEVEL
+        draws_above = _SAFE * math.sqrt(count * LEVEL * (1 - LEVEL))
+        rank = math.ceil(expected_rank + draws_above * sizes.size / count)
+        quantiles[number] = sizes[min(rank, sizes.size) - 1]
+    return quantiles[which].reshape(shape)
+
+
+def table_half_widths(mechanism: ResidualMechanism, table: int) -> NDArray[np.float64]:
+    """Return the half-width of the 95% interval of each cell of one table's estimate."""
+    space, view = mechanism.space, mechanism.space.views[table]
+    if not space.inside[table]:
+        return np.zeros(space.schema.grid.compute_margin_shape(view))
+    if mechanism.conditioning is not None:
+        laws, which = mechanism.samplers
+        return mechanism.conditioning.half_widths(table, list(laws), which)
+    noise = {}
+    for small in space.inside[table]:
+        noise[trimmed_view(small, view)] = mechanism.sigma2[small]
+    families = [space.residuals.families(axis, view[axis]) for axis in list_axes(view)]
+    return space.restore_full_table(residual_half_widths(mechanism.law, noise, families), view)
+
+
+def branch_half_widths(noise: BranchNoise, fewer_than: int) -> list[Floats | None]:
+    """Return the half-widths of the 95% intervals of each table's cells, the noise above
+    included.
+
+    None for tables that do not have fewer cells than that.
+    """
+    space = noise.space
+    found: list[Floats | None] = []
+    for view in space.views:
+        if space.schema.grid.count_margin_cells(view) >= fewer_than:
+            found.append(None)
+            continue
+        squares = {}
+        for d, square in noise.sigma2.items():
+            if is_within_view(d, view):
+                squares[trimmed_view(d, view)] = square
+        axes = list_axes(view)
+        families = [space.residuals.families(axis, view[axis]) for axis in axes]
+        place = axes.index(space.cut.axis)
+        # A branch sees one node above the cut. The noise there was drawn among its siblings.
+        siblings = np.array(noise.families)[:, None]
+        families[place][: space.cut.depth] = siblings
+        widths = residual_half_widths(noise.law, squares, families)
+        found.append(space.restore_full_table(widths, view))
+    return found
+
+
+def residual_half_widths(
+    law: str, sigma2: Mapping[View, Fraction], families: Sequence[NDArray[np.int64]]
+) -> NDArray[np.float64]:
+    """Return the half-width of the 95% interval of each cell of a table, from the noise of its
+    residuals.
+
+    Along a feature a cell has the weight ``1 - 1/c`` on its own node of a residual and ``-1/c`` on
+    the c - 1 siblings of that node, shared out evenly further down. So cells whose families are as
+    large at every depth share a law. Most are normal numbers moved by next to nothing
+    (`near_normal`); the others get the series of `half_width`.
+
+    Parameters
+    ----------
+    law, sigma2
+        The law, and σ² of each residual, by its depths in the features of the table.
+    families
+        For each of those features the sizes of the families of every node, as `Residuals.families`
+        has them.
+
+    Examples
+    --------
+    >>> # Multiples of a quarter
+    >>> residual_half_widths("discrete", {(1,): Fraction(1, 4)}, [np.array([[2, 2]])])
+    array([0.75, 0.75])
+    """
+    alike = [np.unique(counts, axis=1, return_inverse=True) for counts in families]
+    distinct = [columns for columns, _ in alike]
+    shape = tuple(columns.shape[1] for columns in distinct)
+    variance, distance = np.zeros(shape), np.zeros(shape)
+    for view, square in sigma2.items():
+        sizes = _outer(distinct, view, _size)
+        squares = _outer(distinct, view, _square)
+        scales = _outer(distinct, view, _scale)
+        variance += float(square) * squares
+        # The narrowest law is the farthest from a normal one: its distance bounds those of the
+        # others.
+        narrowest = square * Fraction(scales.min()) ** 2
+        near = LAWS[law](narrowest).near_normal
+        if near is None:
+            # An only child has weight 0 in the residual, and its error is 0 whatever the law.
+            distance[sizes > 0] = math.inf
+        else:
+            distance += near[1] * sizes / scales
+    deviations = np.sqrt(variance)
+    quantile = float(scipy.special.ndtri((1 + LEVEL) / 2))
+    errors = quantile * deviations + distance
+    far = ~(distance <= NEAR * deviations)
+    open_ones = np.argwhere(far & (variance > 0))
+    if len(open_ones) <= MOST_PATTERNS:
+        sums = []
+        for place in open_ones:
+            at = zip(distinct, place, strict=True)
+            cell_families = [counts[:, n] for counts, n in at]
+            sums.append(_terms(law, sigma2, cell_families))
+        for place, half in zip(open_ones, half_widths(sums), strict=True):
+            errors[tuple(place)] = half
+    else:
+        # E exp(uX) <= exp(2σ²u²) for both laws, so that P(|S| > h) <= 2 exp(-h²/8V)
+        factor = math.sqrt(8 * math.log(2 / (1 - LEVEL)))
+        errors = np.minimum(errors, factor * deviations)
+    places = [which.ravel() for _, which in alike]
+    return errors[np.ix_(*places)]
+
+
+def _terms(
+    law: str, sigma2: Mapping[View, Fraction], families: Sequence[NDArray[np.int64]]
+) -> list[Weighted]:
+    """Weights of one cell's error on the noise in the entries of its residuals. The noise is that
+    of scaled entries.
+    """
+    terms = []
+    for view, square in sigma2.items():
+        pairs = list(zip(families, view, strict=True))
+        named_counts = [int(counts[depth - 1]) for counts, depth in pairs if depth]
+        scale = math.prod(named_counts)
+        weights = {Fraction(1, scale): 1}
+        for counts, depth in pairs:
+            share = Fraction(1, math.prod(counts[depth:].tolist()))
+            # Centred at this depth, a node has the weight 1 - 1/c and each of its c - 1 siblings
+            # -1/c.
+            steps = [(share, 1)]
+            if depth:
+                siblings = int(counts[depth - 1])
+                same = share * (1 - Fraction(1, siblings))
+                steps = [(same, 1), (-share / siblings, siblings - 1)]
+            spread: dict[Fraction, int] = {}
+            for weight, count in weights.items():
+                for step, often in steps:
+                    product = weight * step
+                    spread[product] = spread.get(product, 0) + count * often
+            weights = spread
+        sampler = LAWS[law](square * scale**2)
+        terms += [Weighted(sampler, weight, count) for weight, count in weights.items()]
+    return terms
+
+
+def _outer(families: Sequence[NDArray[np.int64]], view: View, part: Any) -> NDArray[np.float64]:
+    """Array with one axis for each feature: the product over the features of `part`, a number for
+    each node.
+    """
+    result = np.ones(())
+    for counts, depth in zip(families, view, strict=True):
+        siblings = np.ones(counts.shape[1])
+        if depth:
+            siblings = counts[depth - 1].astype(float)
+        share = 1 / counts[depth:].astype(float).prod(axis=0)
+        result = np.multiply.outer(result, part(siblings, share, depth))
+    return np.asarray(result)
+
+
+def _size(
+    siblings: NDArray[np.float64], share: NDArray[np.float64], depth: int
+) -> NDArray[np.float64]:
+    """``Σ |weight|`` along one feature."""
+    return share * 2 * (1 - 1 / siblings) if depth else share
+
+
+def _square(
+    siblings: NDArray[np.float64], share: NDArray[np.float64], depth: int
+) -> NDArray[np.float64]:
+    """``Σ weight²`` along one feature."""
+    square = share**2
+    return square * (1 - 1 / siblings) if depth else square
+
+
+def _scale(
+    siblings: NDArray[np.float64], share: NDArray[np.float64], depth: int
+) -> NDArray[np.float64]:
+    """Factor by which the residual was multiplied, along one feature: the number of siblings."""
+    return siblings
+
+
+def cell_errors(mechanism: Mechanism, number: int = 0) -> dict[str, float]:
+    """Return how far off the cells of a table are: standard errors, and the half-widths of 95%
+    intervals.
+
+    A mechanism on cells measures one table; one on residuals measures several, which are numbered.
+
+    >>> from semidp.promise.mechanisms.selection import choose
+    >>> from semidp.promise.mechanisms.examples import two_way
+    >>> from semidp.promise.tradeoff.budget import Budget
+    >>> errors = cell_errors(choose(two_way()[0], Budget.gdp(1)))
+    >>> round(errors["standard_error"], 3), round(errors["half_width"], 3), list(errors)[-2:]
+    (1.167, 2.333, ['narrowest', 'widest'])
+    """
+    if isinstance(mechanism, ResidualMechanism):
+        # Each table is put together from the measured residuals.
+        return table_errors(mechanism, number)
+    unit = float(mechanism.space.unit)
+    size = math.prod(mechanism.space.shape)
+    if size > MOST_CELLS:
+        root = mechanism.expected_l2 * unit / math.sqrt(size)
+        return {"standard_error": root, "smallest": root, "largest": root}
+    widths = cell_half_widths(mechanism) * unit if size < INTERVALS_BELOW else None
+    return standard_spread(mechanism.standard_errors() * unit, widths)
+
+
+def table_errors(mechanism: ResidualMechanism, number: int) -> dict[str, float]:
+    """Return the same for one of the tables that share a budget."""
+    errors = mechanism.table_errors(number)
+    widths = table_half_widths(mechanism, number) if errors.size < INTERVALS_BELOW else None
+    return standard_spread(errors, widths)
+
+
+def standard_spread(
+    errors: NDArray[np.float64], widths: NDArray[np.float64] | None
+) -> dict[str, float]:
+    """Root mean square, least and largest of the standard errors and of the half-widths of cells
+    with noise.
+
+    >>> standard_spread(np.array([3.0, 4.0, 0.0]), None)
+    {'standard_error': 2.886751345948129, 'smallest': 3.0, 'largest': 4.0}
+    """
+    noisy = errors > 0
+    numbers = _three(("standard_error", "smallest", "largest"), errors, noisy)
+    if widths is not None:
+        numbers |= _three(("half_width", "narrowest", "widest"), widths, noisy)
+    return numbers
+
+
+def _three(
+    names: tuple[str, str, str], values: NDArray[np.float64], noisy: NDArray[np.bool_]
+) -> dict[str, float]:
+    mean, least, most = names
+    square = float((values**2).mean()) if values.size else 0.0
+    # Cells that exact totals fix have no noise, and would hide the least error of the others.
+    least_value = float(values[noisy].min()) if noisy.any() else 0.0
+    most_value = float(values[noisy].max()) if noisy.any() else 0.0
+    return {mean: math.sqrt(square), least: least_value, most: most_value}
