@@ -76,9 +76,9 @@ def test_numbers_that_were_changed_are_found(
     copy = tmp_path / "copy"
     release.save(copy)
     cells = (copy / "sex-age.csv").read_text().splitlines()
-    first = cells[1].split(",")
-    changed = [first[0], first[1], first[2], f"{float(first[3]) + 5:.12f}", *first[4:5]]
-    changed += [f"{float(end) + 5:.12f}" for end in first[5:]]
+    changed = []
+    for name, cell in zip(cells[0].split(","), cells[1].split(","), strict=True):
+        changed.append(repr(float(cell) + 5) if name.startswith("estimate") else cell)
     content = "\n".join([cells[0], ",".join(changed), *cells[2:]]) + "\n"
     (copy / "sex-age.csv").write_text(content)
     document = json.loads((copy / "release.json").read_text())
