@@ -271,7 +271,7 @@ def test_the_noise_covariance_of_a_release_is_that_of_its_draws() -> None:
     test = ScoreTest(TWO, TWO, True)
     covariances = noise_covariances(asked, test)
     weights = np.einsum("dij,kl->kdijl", test.weights, np.eye(3))[:, 0]
-    drawn = asked.noise_law(weights)(20_000, SeededRandomness(1))
+    drawn = asked.weigh_noise(weights).draw(20_000, SeededRandomness(1))
     np.testing.assert_allclose(drawn.var(axis=0), covariances[:, 0, 0], rtol=0.06)
 
 

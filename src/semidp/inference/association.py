@@ -7,7 +7,7 @@ so has more power for these.
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,6 +28,7 @@ from semidp.inference.independence import (
 )
 from semidp.inference.linear_estimates import blocks
 from semidp.inference.unknown_totals import asked_questions, cut_scores, unknown_totals
+from semidp.promise.codec import Encodable
 from semidp.promise.noise.randomness import Randomness, SystemRandomness, generator
 from semidp.publish.statistics.odds_ratio.umpu import Alternative
 
@@ -43,7 +44,7 @@ _TIED = 1e-9  # relative: equal statistics may differ in their last digits
 
 
 @dataclass(frozen=True)
-class Association:
+class Association(Encodable):
     """A test for one kind of association on published noisy counts.
 
     Parameters
@@ -100,10 +101,7 @@ class Association:
 
     def to_json(self) -> dict[str, Any]:
         """Return the test as plain values."""
-        ordered = {name: list(scores) for name, scores in self.ordered}
-        lists = {name: list(getattr(self, name)) for name in ("strata", "notes", "noisy_totals")}
-        plain = lists | {"ordered": ordered}
-        return {**asdict(self), **plain, "alternative": str(self.alternative)}
+        return {**super().to_json(), "ordered": {name: [*scores] for name, scores in self.ordered}}
 
 
 @dataclass(frozen=True)
@@ -491,18 +489,13 @@ def _independence(asked: CrossedTable, draws: int, randomness: Randomness) -> In
     asked.check_size(size)
     # Every cell is a sum of its own.
     cells = np.eye(size).reshape(-1, *shape)
-    law = asked.noise_law(cells)
-    variances = asked.noise_variances(cells)
-
-    def errors(count: int, source: Randomness) -> Floats:
-        return law(count, source).reshape(-1, *shape)
-
+    noise = asked.weigh_noise(cells)
     statistic, expected, p_value = independence_test(
         asked.estimate,
         asked.row_totals,
         asked.column_totals,
-        variances.reshape(shape),
-        errors,
+        noise.standard_errors.reshape(shape) ** 2,
+        noise.draw,
         draws,
         randomness,
     )
@@ -534,8 +527,12 @@ def _association(
     test = ScoreTest(row_scores, column_scores, pooled)
     margins = (asked.row_totals, asked.column_totals)
     noise = noise_covariances(asked, test)
+
+    def law_of(weights: Floats) -> Callable[[int, Randomness], Floats]:
+        return asked.weigh_noise(weights).draw
+
     statistic, degrees, z, p_value = score_test(
-        test, asked.estimate, margins, noise, asked.noise_law, alternative, draws, randomness
+        test, asked.estimate, margins, noise, law_of, alternative, draws, randomness
     )
     method = _method(asked, scores, pooled, degrees)
     ending = (statistic, degrees, z, p_value, draws)
@@ -611,18 +608,11 @@ def _given_scores(
 
 
 def noise_covariances(asked: CrossedTable, test: ScoreTest) -> Floats:
-    """Covariances of the noise of the sums of every stratum: ``(Var(a + b) - Var(a - b)) / 4``."""
+    """Covariances of the noise of the sums of every stratum, of shape (strata, sums, sums)."""
     strata = asked.shape[2]
     asked.check_size(strata * test.size)
     weights = np.einsum("dij,kl->kdijl", test.weights, np.eye(strata))
-    covariances = np.zeros((strata, test.size, test.size))
-    for one in range(test.size):
-        covariances[:, one, one] = asked.noise_variances(weights[:, one])
-        for other in range(one):
-            both = asked.noise_variances(weights[:, one] + weights[:, other])
-            apart = asked.noise_variances(weights[:, one] - weights[:, other])
-            covariances[:, one, other] = covariances[:, other, one] = (both - apart) / 4
-    return covariances
+    return np.stack([asked.weigh_noise(of_stratum).covariance for of_stratum in weights])
 
 
 def _method(asked: CrossedTable, scores: Mapping[str, Any], pooled: bool, degrees: int) -> str:

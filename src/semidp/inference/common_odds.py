@@ -40,6 +40,7 @@ from semidp.inference.unknown_totals import (
     cut_scores,
     unknown_totals,
 )
+from semidp.promise.codec import Encodable
 from semidp.promise.exact import bisection, check_level
 from semidp.promise.noise.randomness import Randomness, SystemRandomness, generator
 from semidp.publish.statistics.odds_ratio.hypergeometric import IntegerLaw, TwoByTwo
@@ -299,7 +300,7 @@ _ALL_REJECTED = "Every odds ratio is rejected: the noise put the sum beyond all 
 
 
 @dataclass(frozen=True)
-class CommonOddsRatio:
+class CommonOddsRatio(Encodable):
     """An odds ratio that is common to strata, with its interval: for the population.
 
     Parameters
@@ -350,15 +351,11 @@ class CommonOddsRatio:
 
     def to_json(self) -> dict[str, Any]:
         """Return the answer as plain values; an open end is None."""
-        ends = {}
+        document = super().to_json()
         for name in ("value", "low", "high"):
-            number = getattr(self, name)
-            ends[name] = number if math.isfinite(number) else None
-        features = {"rows": self.rows, "columns": self.columns, "strata": list(self.strata)}
-        asked = {"compared": list(self.compared), "table": self.table, "noise": self.noise}
-        counted = {"level": self.level, "varying": self.varying, "draws": self.draws}
-        lists = {"notes": list(self.notes), "noisy_totals": list(self.noisy_totals)}
-        return {**features, **asked, **ends, **counted, **lists, "approximate": self.approximate}
+            if not math.isfinite(document[name]):
+                document[name] = None
+        return document
 
 
 @dataclass(frozen=True, eq=False)
@@ -553,10 +550,10 @@ def _simulate_ratio(
     corners[np.arange(len(varying)), 0, 0, varying] = 1.0
     chosen = tuple(margins[k] for k in varying)
     spread = np.array([table.law().variance for table in chosen])
-    weights = spread / (spread + asked.noise_variances(corners))
+    weights = spread / (spread + asked.weigh_noise(corners).standard_errors ** 2)
     pooled = np.einsum("k,kijl->ijl", weights, corners)
     seen = float((pooled * asked.estimate).sum())
-    draw_noise = asked.noise_law(pooled[None])
+    draw_noise = asked.weigh_noise(pooled[None]).draw
     errors = draw_noise(draws, randomness)[:, 0]
     uniforms = generator(randomness).random((len(varying), draws))
     law = PooledSum(chosen, weights, uniforms, errors)

@@ -12,16 +12,16 @@ many totals to try them all, see `unknown_totals`.
 import itertools
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from semidp.errors import InputError, Refused
 from semidp.inference.cell_bounds import CellBounds, whole_interval
-from semidp.inference.linear_estimates import blocks, simulated_bound
+from semidp.inference.linear_estimates import SumErrors, blocks, simulated_bound
 from semidp.inference.measured import (
     Measured,
     clustering,
@@ -29,6 +29,7 @@ from semidp.inference.measured import (
     measured_table,
     select_public,
 )
+from semidp.promise.codec import Encodable
 from semidp.promise.noise.randomness import Randomness, generator
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.spaces.protection import refuse_dependent
@@ -103,13 +104,9 @@ class CrossedTable:
         if sums * self.codes.size > _LARGEST:
             raise Refused("this table has too many cells for a simulation: test a coarser one")
 
-    def noise_variances(self, weights: Floats) -> Floats:
-        """Variances of the noise of weighted sums of the cells of `shape`."""
-        return self.measured.errors(self.pull_weights(weights)) ** 2
-
-    def noise_law(self, weights: Floats) -> Callable[[int, Randomness], Floats]:
-        """How the noise of weighted sums of the cells of `shape` is drawn, one row a draw."""
-        return self.measured.weigh_noise(self.pull_weights(weights)).draw
+    def weigh_noise(self, weights: Floats) -> SumErrors:
+        """The errors of weighted sums of the cells of `shape`."""
+        return self.measured.weigh_noise(self.pull_weights(weights))
 
 
 def crossed_table(
@@ -179,7 +176,7 @@ _MOST_RECORDS = 10**9  # of the sampler
 
 
 @dataclass(frozen=True)
-class Independence:
+class Independence(Encodable):
     """A test of independence on published noisy counts.
 
     Parameters
@@ -214,11 +211,6 @@ class Independence:
     draws: int
     notes: tuple[str, ...] = ()
     noisy_totals: tuple[str, ...] = ()
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the test as plain values."""
-        lists = {name: list(getattr(self, name)) for name in ("strata", "notes", "noisy_totals")}
-        return asdict(self) | lists
 
 
 def random_tables(rows: Counts, columns: Counts, count: int, source: np.random.Generator) -> Counts:
@@ -304,7 +296,8 @@ def independence_test(
     source, larger = generator(randomness), 0
     bound = statistic * (1 - 1e-9)  # equal statistics may differ in their last digits
     for count in blocks(draws, estimate.size):
-        off = random_tables(rows, columns, count, source) - mean + errors(count, randomness)
+        tables = random_tables(rows, columns, count, source)
+        off = tables - mean + errors(count, randomness).reshape(tables.shape)
         larger += int(np.count_nonzero((off**2 * scale).sum(axis=(1, 2, 3)) >= bound))
     return statistic, int(free.sum()), (1 + larger) / (1 + draws)
 
@@ -480,23 +473,23 @@ def tried_totals(
     r, c, _ = asked.shape
     cells = np.eye(r * c).reshape(-1, r, c, 1)
     asked.check_size(len(cells))
-    law = asked.noise_law(cells)
+    noise = asked.weigh_noise(cells)
     # The interval of the totals and the reference of the statistic have draws of their own.
-    errors = law(max(draws, 9999), randomness).reshape(-1, r, c)
+    errors = noise.draw(max(draws, 9999), randomness).reshape(-1, r, c)
     row_sets = _plausible(release, asked, 0, errors.sum(axis=2), sides[0])
     column_sets = _plausible(release, asked, 1, errors.sum(axis=1), sides[1])
     if row_sets is None or column_sets is None or len(row_sets) * len(column_sets) > _MOST_TOTALS:
         return None
     totals = list(itertools.product(row_sets, column_sets))
     count = min(draws, _MOST_DRAWS) if len(totals) > 20 else draws
-    variances = asked.noise_variances(cells).reshape(r, c)
-    reference = law(count, randomness).reshape(-1, r, c)
+    variances = noise.standard_errors.reshape(r, c) ** 2
+    reference = noise.draw(count, randomness).reshape(-1, r, c)
     seed = int(randomness.words(1)[0])
     test = TotalsTest(variances, reference, seed)
     if scores is not None:
         centred = [side - side.mean(axis=1, keepdims=True) for side in scores]
         weights = np.einsum("qi,qj->qij", *centred)[..., None]
-        of_sums = asked.noise_variances(weights)
+        of_sums = asked.weigh_noise(weights).standard_errors ** 2
         test = ScoredTotalsTest(variances, reference, seed, *scores, of_sums, alternative)
     estimate = asked.estimate[..., 0]
     p, (rows, columns) = least_favourable(

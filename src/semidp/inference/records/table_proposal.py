@@ -6,11 +6,12 @@ spend budget, and is not made here.
 """
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import ClassVar
 
 from semidp.errors import InputError
+from semidp.promise.codec import Encodable
 from semidp.promise.guarantee import Scope
 from semidp.promise.mechanisms.residual_noise import ResidualMechanism
 from semidp.promise.schema.margins import View, list_axes
@@ -23,7 +24,7 @@ _MOST_TABLES = 2_000
 
 
 @dataclass(frozen=True)
-class ProposedTable:
+class ProposedTable(Encodable):
     """A table as it would be published beside the others.
 
     Parameters
@@ -36,6 +37,8 @@ class ProposedTable:
         The records over the cells: what an average cell holds.
     """
 
+    json_keys: ClassVar[Mapping[str, str | None]] = {"error": "standard_error"}
+
     features: tuple[str, ...]
     cells: int
     error: float
@@ -46,18 +49,9 @@ class ProposedTable:
         """Whether the noise of an average cell is larger than its count."""
         return self.error > self.mean_count
 
-    def to_json(self) -> dict[str, Any]:
-        """Return it as plain values."""
-        return {
-            "features": list(self.features),
-            "cells": self.cells,
-            "standard_error": self.error,
-            "mean_count": self.mean_count,
-        }
-
 
 @dataclass(frozen=True)
-class TableProposal:
+class TableProposal(Encodable):
     """Tables to ask for, and pairs that are better left out.
 
     Parameters
@@ -70,17 +64,11 @@ class TableProposal:
         Pairs that exact totals give.
     """
 
+    json_keys: ClassVar[Mapping[str, str | None]] = {"tables": "proposed"}
+
     tables: tuple[ProposedTable, ...]
     left_out: tuple[ProposedTable, ...]
     exact: tuple[tuple[str, ...], ...]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as plain values."""
-        return {
-            "proposed": [table.to_json() for table in self.tables],
-            "left_out": [table.to_json() for table in self.left_out],
-            "exact": [list(names) for names in self.exact],
-        }
 
 
 def propose_tables(scope: Scope, names: Sequence[str], budget: Budget) -> TableProposal:
