@@ -1,0 +1,514 @@
+"""What published numbers prove about people: who is alone, what a group has, what was recovered.
+
+Every statement is *certain*: it holds in all conforming tables, and carries a proof. A cell that
+was asked for may also be *not certain* (two conforming tables differ in it) or *undecided*.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+from fractions import Fraction
+from functools import cached_property
+from itertools import combinations, islice, product
+from typing import Any
+
+import numpy as np
+
+from semidp.assess.disclosure.closed_bounds import Bounds
+from semidp.assess.disclosure.conforming import NARROWED_CELLS, ConformingTables
+from semidp.assess.disclosure.narrowing import LOWER, UPPER
+from semidp.assess.disclosure.proofs import Explainer
+from semidp.assess.disclosure.published_counts import UNBOUNDED, PublishedCounts
+from semidp.promise.schema.margins import Counts, Mask, View, is_within_view, list_axes, meet
+
+_MOST_VIEWS = 256
+_MOST_FEATURES = 3
+"""Of a group and its value, where all combinations of features would be too many."""
+LISTED = 1_000
+"""So many statements are listed with their proofs; all are counted."""
+
+
+class Kind(StrEnum):
+    """What a statement says; the worst first."""
+
+    everybody = "everybody"
+    coalition = "coalition"
+    recovered = "recovered"
+    within = "within"
+    alone = "alone"
+    fixed = "fixed"
+    exists = "exists"
+    anybody = "anybody"
+    nobody = "nobody"
+    asked = "asked"
+
+
+REVEALING = (Kind.everybody, Kind.recovered)
+"""What a release says before anything is charged: somebody's value is known for certain."""
+
+
+class Answer(StrEnum):
+    """What is known of a cell."""
+
+    certain = "certain"
+    not_certain = "not certain"
+    undecided = "undecided"
+
+
+@dataclass(frozen=True, eq=False)
+class Statement:
+    """One statement about one cell.
+
+    Parameters
+    ----------
+    kind
+        What it says.
+    cell
+        The levels of the cell, by feature.
+    lower, upper
+        What the count lies between; of `everybody`, the number of people in the group. None: no
+        upper bound.
+    sharp
+        Whether conforming tables attain both.
+    proof
+        Sentences.
+    answer
+        Certain, not certain or undecided.
+    value
+        The feature whose level everybody in the group has.
+    tables
+        The published tables that the proof uses.
+    insiders
+        Of `coalition`: how many members have to share what they know.
+    """
+
+    kind: Kind
+    cell: dict[str, str]
+    lower: int
+    upper: int | None
+    sharp: bool
+    proof: tuple[str, ...]
+    answer: Answer = Answer.certain
+    value: str | None = None
+    tables: tuple[str, ...] = ()
+    insiders: int | None = None
+    examples: tuple[tuple[dict[str, Any], ...], ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the statement as plain values."""
+        document: dict[str, Any] = {
+            "kind": str(self.kind),
+            "answer": str(self.answer),
+            "cell": self.cell,
+            "lower": self.lower,
+            "upper": self.upper,
+            "sharp": self.sharp,
+            "proof": " ".join(self.proof),
+        }
+        for name in ("value", "insiders"):
+            if getattr(self, name) is not None:
+                document[name] = getattr(self, name)
+        if len(self.tables) > 1:
+            document["tables"] = list(self.tables)
+        if self.examples:
+            document["examples"] = [list(rows) for rows in self.examples]
+        return document
+
+
+@dataclass(frozen=True, eq=False)
+class _Found:
+    """A statement without its words: a proof is written only where it is listed."""
+
+    kind: Kind
+    view: View
+    cell: int
+    rank: int
+    lower: int
+    upper: int
+    sharp: bool
+    axis: int | None = None
+
+
+@dataclass(eq=False)
+class Findings:
+    """Everything certain that follows from published counts.
+
+    Parameters
+    ----------
+    tables
+        The conforming tables.
+    insiders
+        The largest coalition of members of a group that is looked at.
+    percent
+        How close a hidden cell must be known to count as recovered.
+    """
+
+    tables: ConformingTables
+    insiders: int = 0
+    percent: Fraction = Fraction(0)
+    _explainer: Explainer = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._explainer = Explainer(self.tables)
+
+    @property
+    def counts(self) -> PublishedCounts:
+        """What is published."""
+        return self.tables.counts
+
+    @cached_property
+    def numbers(self) -> dict[Kind, int]:
+        """How many statements of each kind there are."""
+        found = Counter(each.kind for each in self._found)
+        return {kind: found[kind] for kind in Kind if found[kind]}
+
+    @cached_property
+    def crossing_bounds(self) -> Bounds | None:
+        """The bounds of every cell of the crossing; None where these are too many to look at."""
+        crossing = self.counts.crossing
+        if self.counts.grid.count_margin_cells(crossing) > max(
+            NARROWED_CELLS, self.tables.effort.columns
+        ):
+            return None
+        return self.tables.bound(crossing)
+
+    def count_cells(self) -> dict[str, int] | None:
+        """Return how many cells of the crossing are fixed, open and undecided."""
+        bounds = self.crossing_bounds
+        if bounds is None:
+            return None
+        fixed, is_open = int(bounds.fixed.sum()), int((bounds.open & ~bounds.fixed).sum())
+        cells = bounds.lower.size
+        return {
+            "cells": cells,
+            "certain": fixed,
+            "not certain": is_open,
+            "undecided": cells - fixed - is_open,
+            "sharp": int(bounds.sharp.sum()),
+        }
+
+    def list_statements(self, most: int = LISTED) -> list[Statement]:
+        """Return the worst statements, with their proofs."""
+        return [self._write(found) for found in islice(self._found, most)]
+
+    # --- what is certain --------------------------------------------------------------------------
+
+    @cached_property
+    def _found(self) -> list[_Found]:
+        # The crossing first: where it is small, what it says settles all coarser tables.
+        self.crossing_bounds  # noqa: B018
+        found = [
+            *self._find_groups(),
+            *self._find_hidden(),
+            *self._find_counts(),
+        ]
+        order = {kind: place for place, kind in enumerate(Kind)}
+        return sorted(found, key=lambda each: (order[each.kind], each.rank))
+
+    @cached_property
+    def _views(self) -> list[View]:
+        """The tables of groups and values that are looked at, coarse ones first."""
+        grid, crossing = self.counts.grid, self.counts.crossing
+        views = product(*(range(depth + 1) for depth in crossing))
+        named = [depth for depth in crossing if depth]
+        many = np.prod([float(depth + 1) for depth in named]) > _MOST_VIEWS
+        chosen = []
+        for view in _few_features(crossing) if many else views:
+            if not any(view) or grid.count_margin_cells(view) > NARROWED_CELLS:
+                continue
+            inside = any(is_within_view(view, clique) for clique in self.counts.cliques)
+            if self.tables.is_closed or self.crossing_bounds is not None or inside:
+                chosen.append(view)
+        return sorted(chosen, key=lambda view: (sum(view), view))[:_MOST_VIEWS]
+
+    def _find_groups(self) -> Iterator[_Found]:
+        """Yield groups of which everybody has a value, and combinations that nobody has."""
+        grid = self.counts.grid
+        determined: dict[tuple[View, int], Mask] = {}
+        support: dict[View, Mask] = {}
+        for view in self._views:
+            support[view] = self.tables.find_support(view)
+            declared = self.counts.possible(view)
+            yield from self._find_empty(view, support, declared)
+            for axis in list_axes(view):
+                group = _coarsen(view, axis)
+                children = grid.sum(support[view], group, view)
+                declared_children = grid.sum(declared, group, view)
+                same = np.asarray((children == 1) & (declared_children > 1))
+                determined[view, axis] = same
+                implied = np.zeros(same.shape, dtype=bool)
+                for other in list_axes(view):
+                    coarser = _coarsen(view, other)
+                    if other != axis and (coarser, axis) in determined:
+                        larger = _coarsen(group, other)
+                        implied = implied | grid.spread(
+                            determined[coarser, axis], larger, group
+                        ).astype(bool)
+                yield from self._write_groups(view, axis, same & ~implied, support[view])
+                if self.insiders:
+                    yield from self._find_coalitions(view, axis, same)
+
+    def _write_groups(self, view: View, axis: int, same: Mask, support: Mask) -> Iterator[_Found]:
+        if not same.any():
+            return
+        group = _coarsen(view, axis)
+        grid = self.counts.grid
+        bounds = self._bound_group(group)
+        lower, upper = bounds.lower.ravel(), bounds.upper.ravel()
+        sharp = np.broadcast_to(bounds.sharp, bounds.lower.shape).ravel()
+        labels = grid.labels(group, view)
+        held = np.flatnonzero(support.ravel())
+        child = dict(zip(labels[held].tolist(), held.tolist(), strict=True))
+        for cell in np.flatnonzero(same).tolist():
+            kind = Kind.everybody if lower[cell] else Kind.anybody
+            yield _Found(
+                kind,
+                view,
+                child[cell],
+                int(lower[cell]),
+                int(lower[cell]),
+                int(upper[cell]),
+                bool(sharp[cell]),
+                axis,
+            )
+
+    def _bound_group(self, group: View) -> Bounds:
+        exact = self.counts.find_exact(group)
+        if exact is not None:
+            return Bounds(group, exact, exact, exact, exact, "published")
+        return self.tables.bound(group)
+
+    def _find_empty(
+        self, view: View, support: dict[View, Mask], declared: Mask
+    ) -> Iterator[_Found]:
+        """Yield combinations that nobody has, though no published number is 0 there."""
+        grid = self.counts.grid
+        empty = ~support[view] & declared
+        if not empty.any():
+            return
+        for known in self.counts.tables:
+            shared = meet(known.view, view)
+            told = grid.sum(np.minimum(known.upper, 1), shared, known.view)
+            empty = empty & (grid.spread(told, shared, view) > 0)
+        for axis in list_axes(view):
+            coarser = _coarsen(view, axis)
+            if coarser in support:
+                empty = empty & grid.spread(support[coarser], coarser, view).astype(bool)
+        for cell in np.flatnonzero(empty).tolist():
+            yield _Found(Kind.nobody, view, cell, cell, 0, 0, True)
+
+    def _find_coalitions(self, view: View, axis: int, same: Mask) -> Iterator[_Found]:
+        """Yield groups where so many members without a value know that all others have it."""
+        group = _coarsen(view, axis)
+        sizes = self.counts.find_exact(group)
+        if sizes is None:
+            return
+        grid = self.counts.grid
+        bounds = self.tables.bound(view)
+        size = np.broadcast_to(grid.spread(sizes, group, view), bounds.lower.shape)
+        known = np.broadcast_to(grid.spread(same, group, view).astype(bool), bounds.lower.shape)
+        missing = size - bounds.lower
+        told = (missing >= 1) & (missing <= self.insiders) & (bounds.lower >= 1) & ~known
+        for cell in np.flatnonzero(told).tolist():
+            lower = int(bounds.lower.ravel()[cell])
+            whole = int(size.ravel()[cell])
+            sharp = bool(np.broadcast_to(bounds.sharp, bounds.lower.shape).ravel()[cell])
+            yield _Found(Kind.coalition, view, cell, whole, lower, whole, sharp, axis)
+
+    def _find_hidden(self) -> Iterator[_Found]:
+        """Yield suppressed and rounded cells that are known again."""
+        for known in self.counts.tables:
+            if known.hidden is None or not known.hidden.any():
+                continue
+            cells = np.flatnonzero(known.hidden)
+            bounds = self.tables.bound_cells(known.view, cells.tolist())
+            lower, upper = bounds.lower.ravel(), bounds.upper.ravel()
+            for cell in cells.tolist():
+                low, high = int(lower[cell]), int(upper[cell])
+                kind = Kind.recovered if low == high else Kind.within
+                if low == high or self._is_close(low, high):
+                    sharp = bool(bounds.sharp.ravel()[cell])
+                    yield _Found(kind, known.view, cell, low, low, high, sharp)
+
+    def _is_close(self, low: int, high: int) -> bool:
+        """Whether one estimate is within p% of every value that is left."""
+        share = self.percent / 100
+        return bool(self.percent) and high * (1 - share) <= low * (1 + share)
+
+    def _find_counts(self) -> Iterator[_Found]:
+        """Yield cells with one person, fixed cells, and cells that cannot be empty."""
+        crossing = self.counts.crossing
+        for clique in self.counts.cliques:
+            exact = self.counts.find_exact(clique)
+            if exact is not None and any(clique):
+                yield from self._yield_cells(clique, exact, exact, exact == exact)
+        bounds = self.crossing_bounds
+        if bounds is not None and crossing not in self.counts.cliques and any(crossing):
+            sharp = np.broadcast_to(bounds.sharp, bounds.lower.shape)
+            yield from self._yield_cells(crossing, bounds.lower, bounds.upper, sharp)
+
+    def _yield_cells(
+        self, view: View, lower: Counts, upper: Counts, sharp: Any
+    ) -> Iterator[_Found]:
+        published = self.counts.find_exact(view) is not None
+        for cell in np.flatnonzero(lower >= 1).tolist():
+            low, high = int(lower.ravel()[cell]), int(upper.ravel()[cell])
+            kind = Kind.exists if low < high else Kind.alone if low == 1 else Kind.fixed
+            # A published count is no finding, unless it is of one person.
+            if not published or kind is Kind.alone:
+                exact = bool(np.asarray(sharp).ravel()[cell])
+                rank = cell - (0 if published else 2**40)
+                yield _Found(kind, view, cell, rank, low, high, exact)
+
+    # --- words ------------------------------------------------------------------------------------
+
+    def _write(self, found: _Found) -> Statement:
+        self._explainer.sources.clear()
+        cell = self.counts.name_cell(found.view, found.cell)
+        value, insiders = None, None
+        if found.axis is not None:
+            value = self.counts.schema.features[found.axis].names[found.view[found.axis] - 1]
+        writing: Callable[[_Found], list[str]] = {
+            Kind.everybody: self._prove_group,
+            Kind.anybody: self._prove_group,
+            Kind.coalition: self._prove_coalition,
+            Kind.nobody: lambda each: self._explainer.explain(each.view, each.cell, UPPER),
+        }.get(found.kind, self._prove_count)
+        if found.kind is Kind.coalition:
+            insiders = found.upper - found.lower
+        proof = writing(found)
+        return Statement(
+            kind=found.kind,
+            cell=cell,
+            lower=found.lower,
+            upper=None if found.upper >= UNBOUNDED else found.upper,
+            sharp=found.sharp,
+            proof=tuple(dict.fromkeys(proof)),
+            value=value,
+            tables=tuple(sorted(self._explainer.sources)),
+            insiders=insiders,
+        )
+
+    def _prove_count(self, found: _Found) -> list[str]:
+        """Prove both ends of a count, where both say something."""
+        lines = self._explainer.explain(found.view, found.cell, LOWER) if found.lower else []
+        if found.kind is not Kind.exists:
+            lines += self._explainer.explain(found.view, found.cell, UPPER)
+        return lines
+
+    def _prove_group(self, found: _Found) -> list[str]:
+        """Prove that nobody in a group has another value."""
+        assert found.axis is not None, "a group has a value"
+        grid = self.counts.grid
+        group = _coarsen(found.view, found.axis)
+        labels = grid.labels(group, found.view)
+        place = int(labels[found.cell])
+        lines: list[str] = []
+        if found.lower:
+            lines += self._explainer.explain(group, place, LOWER)
+        declared = self.counts.possible(found.view).ravel()
+        others = [
+            cell
+            for cell in np.flatnonzero(labels == place).tolist()
+            if cell != found.cell and declared[cell]
+        ]
+        for cell in others[:4]:
+            lines += self._explainer.explain(found.view, cell, UPPER)
+        if len(others) > 4:
+            lines.append(f"The other {len(others) - 4} values are ruled out in the same way.")
+        whole = self._explainer.name(group, place)
+        what = self._name_value(found)
+        who = "all records" if not any(group) else whole
+        if not found.lower:
+            return [*lines, f"So whoever is in {who} has {what}."]
+        size = f"all {found.lower:,}" if found.lower == found.upper else "everybody"
+        return [
+            *lines,
+            f"So {size} in {who} have {what}."
+            if size != "everybody"
+            else f"So everybody in {who} has {what}.",
+        ]
+
+    def _name_value(self, found: _Found) -> str:
+        assert found.axis is not None, "a group has a value"
+        name = self.counts.schema.features[found.axis].names[found.view[found.axis] - 1]
+        return f"{name} {self.counts.name_cell(found.view, found.cell)[name]}"
+
+    def _prove_coalition(self, found: _Found) -> list[str]:
+        assert found.axis is not None, "a group has a value"
+        group = _coarsen(found.view, found.axis)
+        place = self._explainer.project(found.view, found.cell, group)
+        lines = self._explainer.explain(group, place, LOWER)
+        lines += self._explainer.explain(found.view, found.cell, LOWER)
+        missing = found.upper - found.lower
+        who = "one member" if missing == 1 else f"{missing} members together"
+        verb = "does not have it knows" if missing == 1 else "do not have it know"
+        return [
+            *lines,
+            f"So {who} of {self._explainer.name(group, place)} who {verb} that all others there"
+            f" have {self._name_value(found)}.",
+        ]
+
+    # --- a cell that is asked for -----------------------------------------------------------------
+
+    def ask(self, levels: dict[str, str], most_rows: int = 1_000) -> Statement:
+        """Return what is known of one cell, with two tables in hand where it is not certain."""
+        view, cell = self.counts.locate_cell(levels)
+        bounds = self.tables.bound_cells(view, [cell])
+        lower, upper = int(bounds.lower.ravel()[cell]), int(bounds.upper.ravel()[cell])
+        least, most = int(bounds.least.ravel()[cell]), int(bounds.most.ravel()[cell])
+        self._explainer.sources.clear()
+        proof = self._explainer.explain(view, cell, LOWER) if lower else []
+        if upper < UNBOUNDED:
+            proof += self._explainer.explain(view, cell, UPPER)
+        answer = Answer.undecided
+        examples: tuple[tuple[dict[str, Any], ...], ...] = ()
+        if lower == upper:
+            answer = Answer.certain
+        elif least < most:
+            answer = Answer.not_certain
+            examples = self._show_tables(view, cell, most_rows)
+        return Statement(
+            kind=Kind.asked,
+            cell=self.counts.name_cell(view, cell),
+            lower=lower,
+            upper=None if upper >= UNBOUNDED else upper,
+            sharp=(lower, upper) == (least, most),
+            proof=tuple(dict.fromkeys(proof)),
+            answer=answer,
+            tables=tuple(sorted(self._explainer.sources)),
+            examples=examples,
+        )
+
+    def _show_tables(
+        self, view: View, cell: int, most_rows: int
+    ) -> tuple[tuple[dict[str, Any], ...], ...]:
+        """Two conforming tables that differ in a cell, as rows; none where they are too long."""
+        program = self.tables.find_program(view)
+        if program is None:
+            return ()
+        if not program.find_tables(view, cell):
+            program.bound(view, [cell])
+        shown = []
+        for table in program.find_tables(view, cell):
+            rows = []
+            for block, place, count in program.list_cells(table):
+                rows.append({**self.counts.name_cell(block, place), "count": count})
+            if len(rows) > most_rows:
+                return ()
+            shown.append(tuple(rows))
+        return tuple(shown)
+
+
+def _coarsen(view: View, axis: int) -> View:
+    """Return a view without the deepest depth of one feature."""
+    return (*view[:axis], view[axis] - 1, *view[axis + 1 :])
+
+
+def _few_features(crossing: View) -> Iterator[View]:
+    """Yield the views of at most three features, at their deepest depth."""
+    axes = list_axes(crossing)
+    for size in range(1, _MOST_FEATURES + 1):
+        for chosen in combinations(axes, size):
+            yield tuple(crossing[axis] if axis in chosen else 0 for axis in range(len(crossing)))

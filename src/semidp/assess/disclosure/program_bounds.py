@@ -1,0 +1,482 @@
+"""Bounds by programs: linear ones for what must hold, integer tables for what can.
+
+Columns are the cells that can hold a record, rows the published sums. A linear program is solved
+from the solution of the last one, and its dual is checked in whole numbers. Every integer table
+that is found shows what all cells can be; where a bound is still not attained, CP-SAT decides in
+whole numbers.
+"""
+
+import math
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from semidp.assess.disclosure.closed_bounds import Bounds
+from semidp.assess.disclosure.narrowing import CONTRADICTION, Narrowing
+from semidp.assess.disclosure.published_counts import UNBOUNDED, PublishedCounts
+from semidp.errors import DataError
+from semidp.promise.progress import Progress, silent
+from semidp.promise.schema.margins import (
+    Counts,
+    View,
+    is_within_view,
+    join,
+    junction_order,
+    meet,
+)
+
+_MOST_DENOMINATOR = 12
+_TOLERANCE = 1e-6
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How much work programs may take.
+
+    Parameters
+    ----------
+    columns
+        The most cells of a program.
+    solves
+        The most linear programs.
+    search
+        The work of CP-SAT in its own units, about seconds: the same on every machine.
+    seconds
+        A limit of time on top; None where results must not depend on the machine.
+    """
+
+    columns: int = 200_000
+    solves: int = 1_000_000
+    search: float = 1_000.0
+    seconds: float | None = None
+
+    def start(self) -> "Clock":
+        """Return a clock that counts the work."""
+        return Clock(self, time.monotonic())
+
+
+QUICK = Effort(columns=3_000, solves=4_000, search=2.0)
+"""For pages that must be the same on every machine, and quick."""
+
+
+@dataclass
+class Clock:
+    """Work that is left."""
+
+    effort: Effort
+    began: float
+    solves: int = 0
+    searched: float = 0.0
+
+    @property
+    def seconds_left(self) -> float | None:
+        """The time that is left, if it is limited."""
+        if self.effort.seconds is None:
+            return None
+        return self.effort.seconds - (time.monotonic() - self.began)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether no work is left."""
+        left = self.seconds_left
+        return self.solves >= self.effort.solves or (left is not None and left <= 0)
+
+    @property
+    def search_left(self) -> float:
+        """The work of CP-SAT that is left."""
+        return 0.0 if self.is_over else self.effort.search - self.searched
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """Published numbers that prove a bound: each with a factor, over a common denominator.
+
+    The bound is ``Σ factor · number / denominator``, rounded to the inside.
+    """
+
+    terms: tuple[tuple[int, View, int, int], ...]
+    denominator: int
+    value: Fraction
+
+
+@dataclass(frozen=True, eq=False)
+class _Sums:
+    """Rows of a program: sums of columns, the cell that each is of (-1: none), and its bounds."""
+
+    matrix: Any
+    names: list[tuple[View, int]]
+    lower: Counts
+    upper: Counts
+    gap: Counts
+
+
+@dataclass(eq=False)
+class Program:
+    """The conforming tables as whole numbers that satisfy linear equations.
+
+    Parameters
+    ----------
+    counts
+        What is published.
+    narrowed
+        Bounds that hold already.
+    asked
+        The finest view whose cells will be asked for; where it lies within a published table and
+        the margins are decomposable, one block of columns a table suffices.
+    """
+
+    counts: PublishedCounts
+    narrowed: Narrowing
+    asked: View
+    clock: Clock
+    seen: list[Counts] = field(default_factory=list)
+
+    @cached_property
+    def blocks(self) -> list[View]:
+        """The tables whose cells are columns: all cliques in junction order, or one crossing."""
+        cliques = junction_order(self.counts.cliques)
+        zeros = self.counts.schema.structural_zeros
+        inside = any(is_within_view(self.asked, clique) for clique in self.counts.cliques)
+        harmless = all(
+            any(
+                is_within_view(self.counts.schema.view(dict(zero.levels)), clique)
+                for clique in self.counts.cliques
+            )
+            for zero in zeros
+        )
+        if cliques is not None and inside and harmless:
+            return cliques
+        named = [self.counts.schema.view(dict(zero.levels)) for zero in zeros]
+        return [join(self.counts.crossing, self.asked, *named)]
+
+    @property
+    def size(self) -> int:
+        """The number of cells of all blocks."""
+        return sum(self.counts.grid.count_margin_cells(block) for block in self.blocks)
+
+    @cached_property
+    def _cells(self) -> list[Counts]:
+        """The flat cells of each block that can hold a record."""
+        grid = self.counts.grid
+        found = []
+        for block in self.blocks:
+            open_cells = self.counts.possible(block)
+            for view, upper in self.narrowed.upper.items():
+                if is_within_view(view, block):
+                    open_cells = open_cells & (grid.spread(upper, view, block) > 0)
+            found.append(np.flatnonzero(open_cells))
+        return found
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        sizes = [0, *(len(cells) for cells in self._cells)]
+        return [int(start) for start in np.cumsum(sizes)]
+
+    @cached_property
+    def _system(self) -> _Sums:
+        """What the columns must satisfy: published sums, and what blocks share."""
+        from scipy import sparse
+
+        grid = self.counts.grid
+        parts: list[_Sums] = []
+        for known in self.counts.tables:
+            gap = np.zeros(known.lower.shape, dtype=np.int64) if known.gap is None else known.gap
+            lower, upper = known.lower.ravel(), known.upper.ravel()
+            told = np.flatnonzero((lower > 0) | (upper < UNBOUNDED) | (gap.ravel() > 0))
+            names = [(known.view, int(cell)) for cell in told]
+            matrix = self.locate(known.view)[told]
+            parts.append(_Sums(matrix, names, lower[told], upper[told], gap.ravel()[told]))
+        for place, block in enumerate(self.blocks[1:], start=1):
+            shared = meet(block, join(*self.blocks[:place]))
+            parent = next(
+                earlier for earlier in range(place) if is_within_view(shared, self.blocks[earlier])
+            )
+            matrix = self._sum_block(place, shared) - self._sum_block(parent, shared)
+            zeros = np.zeros(grid.count_margin_cells(shared), dtype=np.int64)
+            parts.append(_Sums(matrix, [(shared, -1)] * len(zeros), zeros, zeros, zeros))
+        return _Sums(
+            sparse.csr_array(sparse.vstack([part.matrix for part in parts])),
+            [name for part in parts for name in part.names],
+            np.concatenate([part.lower for part in parts]),
+            np.concatenate([part.upper for part in parts]),
+            np.concatenate([part.gap for part in parts]),
+        )
+
+    def locate(self, view: View) -> Any:
+        """Return the matrix that sums columns to the cells of a view."""
+        for place, block in enumerate(self.blocks):
+            if is_within_view(view, block):
+                return self._sum_block(place, view)
+        raise ValueError("the program has no block for this view")
+
+    def _sum_block(self, place: int, view: View) -> Any:
+        from scipy import sparse
+
+        cells = self._cells[place]
+        labels = self.counts.grid.labels(view, self.blocks[place])[cells]
+        columns = self._starts[place] + np.arange(len(cells))
+        shape = (self.counts.grid.count_margin_cells(view), self._starts[-1])
+        return sparse.csr_array((np.ones(len(cells), dtype=np.int64), (labels, columns)), shape)
+
+    # --- linear programs --------------------------------------------------------------------------
+
+    @cached_property
+    def _linear(self) -> Any:
+        from ortools.linear_solver import pywraplp
+
+        solver = pywraplp.Solver.CreateSolver("GLOP")
+        system = self._system
+        rows = system.matrix
+        columns = [solver.NumVar(0, solver.infinity(), "") for _ in range(rows.shape[1])]
+        constraints = []
+        for row in range(rows.shape[0]):
+            high = float(self._system.upper[row])
+            high = solver.infinity() if high >= UNBOUNDED else high
+            constraint = solver.Constraint(float(self._system.lower[row]), high)
+            for place in range(rows.indptr[row], rows.indptr[row + 1]):
+                constraint.SetCoefficient(columns[rows.indices[place]], float(rows.data[place]))
+            constraints.append(constraint)
+        return solver, columns, constraints
+
+    def _solve_linear(
+        self, chosen: Counts, sense: int
+    ) -> tuple[Fraction, Certificate | None] | None:
+        """Return an outer bound of a sum of columns, at least (sense 1) or at most (-1), with its
+        proof; None where there is none.
+        """
+        from ortools.linear_solver import pywraplp
+
+        solver, columns, constraints = self._linear
+        objective = solver.Objective()
+        objective.Clear()
+        for column in chosen:
+            objective.SetCoefficient(columns[column], float(sense))
+        objective.SetMinimization()
+        self.clock.solves += 1
+        status = solver.Solve()
+        if status == pywraplp.Solver.INFEASIBLE:
+            raise DataError(CONTRADICTION)
+        if status != pywraplp.Solver.OPTIMAL:
+            return None
+        solution = np.array([column.solution_value() for column in columns])
+        whole = np.rint(solution).astype(np.int64)
+        if np.abs(solution - whole).max(initial=0.0) < _TOLERANCE:
+            self._remember(whole)
+        duals = np.array([constraint.dual_value() for constraint in constraints])
+        certificate = self._certify(duals, chosen, sense)
+        if certificate is not None:
+            return sense * certificate.value, certificate
+        # Without an exact proof the solver's tolerance is given away.
+        value = objective.Value()
+        slack = _TOLERANCE * (1 + abs(value)) + 1e-9 * float(self._system.lower.max(initial=0))
+        return sense * Fraction(value - slack), None
+
+    def _certify(self, duals: Any, chosen: Counts, sense: int) -> Certificate | None:
+        """Return the proof that a dual solution is, checked in whole numbers."""
+        costs = np.zeros(self._system.matrix.shape[1], dtype=np.int64)
+        costs[chosen] = sense
+        for denominator in range(1, _MOST_DENOMINATOR + 1):
+            scaled = duals * denominator
+            factors = np.rint(scaled).astype(np.int64)
+            if np.abs(scaled - factors).max(initial=0.0) > 1e-5 * denominator:
+                continue
+            reduced = denominator * costs - self._system.matrix.T @ factors
+            used = np.flatnonzero(factors)
+            numbers = np.where(factors > 0, self._system.lower, self._system.upper)[used]
+            if (reduced < 0).any() or (numbers >= UNBOUNDED).any():
+                continue
+            terms = []
+            for row, number in zip(used.tolist(), numbers.tolist(), strict=True):
+                view, cell = self._system.names[row]
+                terms.append((int(factors[row]), view, cell, int(number)))
+            total = sum(factor * number for factor, _, _, number in terms)
+            return Certificate(tuple(terms), denominator, Fraction(total, denominator))
+        return None
+
+    def prove(self, view: View, cell: int, sense: int) -> Certificate | None:
+        """Return the published numbers that prove an outer bound of a cell."""
+        if self.clock.is_over:
+            return None
+        found = self._solve_linear(self._columns(self.locate(view), cell), sense)
+        return None if found is None else found[1]
+
+    @staticmethod
+    def _columns(sums: Any, cell: int) -> Counts:
+        return np.asarray(sums.indices[sums.indptr[cell] : sums.indptr[cell + 1]])
+
+    def _remember(self, table: Counts) -> None:
+        """Keep an integer table if it conforms, which is checked in whole numbers."""
+        if self._conforms(table):
+            self.seen.append(table)
+
+    def _conforms(self, table: Counts) -> bool:
+        sums = self._system.matrix @ table
+        in_gap = (self._system.gap > 0) & (sums > 0) & (sums < self._system.gap)
+        within = (sums >= self._system.lower) & (sums <= self._system.upper)
+        return bool((table >= 0).all() and within.all() and not in_gap.any())
+
+    # --- whole numbers ----------------------------------------------------------------------------
+
+    @cached_property
+    def _integer(self) -> Any:
+        from ortools.sat.python import cp_model
+
+        model = cp_model.CpModel()
+        system = self._system
+        rows = system.matrix
+        top = np.minimum(self._system.upper, UNBOUNDED)
+        # A cell is at most the least published sum that holds it.
+        limits = np.full(rows.shape[1], UNBOUNDED, dtype=np.int64)
+        for row in range(rows.shape[0]):
+            if self._system.names[row][1] >= 0:
+                held = rows.indices[rows.indptr[row] : rows.indptr[row + 1]]
+                limits[held] = np.minimum(limits[held], top[row])
+        columns = [model.new_int_var(0, int(limit), "") for limit in limits]
+        for row in range(rows.shape[0]):
+            span = slice(rows.indptr[row], rows.indptr[row + 1])
+            weights = rows.data[span].tolist()
+            total = cp_model.LinearExpr.weighted_sum(
+                [columns[column] for column in rows.indices[span]], weights
+            )
+            low, high = int(self._system.lower[row]), int(top[row])
+            gap = int(self._system.gap[row])
+            if gap:
+                domain = cp_model.Domain.from_intervals([[0, 0], [gap, high]])
+                model.add_linear_expression_in_domain(total, domain)
+            if low > 0 or high < UNBOUNDED:
+                model.add_linear_constraint(total, low, high)
+        return model, columns
+
+    def search(self, chosen: Counts | None, sense: int) -> tuple[int, int] | None:
+        """Return the best value of a sum that was found, and a proven bound of it; None if none
+        was found in the time that is left.
+        """
+        from ortools.sat.python import cp_model
+
+        if self.clock.search_left <= 0:
+            return None
+        model, columns = self._integer
+        model.clear_objective()
+        if chosen is not None:
+            objective = cp_model.LinearExpr.sum([columns[column] for column in chosen])
+            (model.minimize if sense > 0 else model.maximize)(objective)
+        solver = cp_model.CpSolver()
+        solver.parameters.num_workers = 1
+        solver.parameters.random_seed = 1
+        solver.parameters.max_deterministic_time = self.clock.search_left
+        left = self.clock.seconds_left
+        if left is not None:
+            solver.parameters.max_time_in_seconds = max(left, 0.01)
+        status = solver.solve(model)
+        self.clock.searched += solver.response_proto.deterministic_time
+        if status == cp_model.INFEASIBLE:
+            raise DataError(CONTRADICTION)
+        if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+            return None
+        table = np.array([solver.value(column) for column in columns], dtype=np.int64)
+        self._remember(table)
+        if chosen is None:
+            return 0, 0
+        best = int(table[chosen].sum())
+        proven = best if status == cp_model.OPTIMAL else round(solver.best_objective_bound)
+        return best, proven
+
+    # --- bounds -----------------------------------------------------------------------------------
+
+    def bound(
+        self, view: View, cells: Iterable[int] | None = None, progress: Progress = silent
+    ) -> Bounds:
+        """Return the bounds of the cells of a view; of some alone, where these are given."""
+        grid = self.counts.grid
+        shape = grid.compute_margin_shape(view)
+        sums = self.locate(view)
+        lower, upper = self._start(view)
+        least = np.full(lower.shape, UNBOUNDED, dtype=np.int64)
+        most = np.full(lower.shape, -1, dtype=np.int64)
+        shown = 0
+        wanted = list(range(len(lower))) if cells is None else list(cells)
+
+        def look() -> None:
+            """Take in the integer tables that were found since the last time."""
+            nonlocal shown
+            for table in self.seen[shown:]:
+                values = np.minimum(sums @ table, UNBOUNDED)
+                np.minimum(least, values, out=least)
+                np.maximum(most, values, out=most)
+            shown = len(self.seen)
+
+        # One table first: it shows that there is one, and what many cells can be.
+        self.search(None, 1)
+        look()
+        for place, (cell, sense) in enumerate((c, s) for s in (1, -1) for c in wanted):
+            progress("bounding cells", place, 2 * len(wanted))
+            ends, seen = (lower, least) if sense > 0 else (upper, most)
+            if ends[cell] == seen[cell] or self.clock.is_over:
+                continue
+            found = self._solve_linear(self._columns(sums, cell), sense)
+            look()
+            if found is None:
+                continue
+            if sense > 0:
+                lower[cell] = max(lower[cell], math.ceil(found[0]))
+            else:
+                upper[cell] = min(upper[cell], math.floor(found[0]))
+        for place, (cell, sense) in enumerate((c, s) for s in (1, -1) for c in wanted):
+            progress("looking for tables", place, 2 * len(wanted))
+            ends, seen = (lower, least) if sense > 0 else (upper, most)
+            if ends[cell] == seen[cell]:
+                continue
+            searched = self.search(self._columns(sums, cell), sense)
+            look()
+            if searched is not None and sense > 0:
+                lower[cell] = max(lower[cell], searched[1])
+            elif searched is not None:
+                upper[cell] = min(upper[cell], searched[1])
+        # Nothing was found: no table is in hand, and neither end is attained.
+        none = most < 0
+        least = np.where(none, upper + 1, least)
+        most = np.where(none, lower - 1, most)
+        low, high, seen_low, seen_high = (
+            values.reshape(shape) for values in (lower, upper, least, most)
+        )
+        return Bounds(view, low, high, seen_low, seen_high, "program")
+
+    def _start(self, view: View) -> tuple[Counts, Counts]:
+        """The bounds of a view that follow step by step."""
+        grid = self.counts.grid
+        lower = np.zeros(grid.compute_margin_shape(view), dtype=np.int64)
+        upper = np.where(self.counts.possible(view), UNBOUNDED, 0).astype(np.int64)
+        for other in self.narrowed.lower:
+            if other == view or is_within_view(view, other):
+                low = grid.sum(self.narrowed.lower[other], view, other)
+                high = np.minimum(grid.sum(self.narrowed.upper[other], view, other), UNBOUNDED)
+                lower, upper = np.maximum(lower, low), np.minimum(upper, high)
+            elif is_within_view(other, view):
+                upper = np.minimum(upper, grid.spread(self.narrowed.upper[other], other, view))
+        return np.array(lower).ravel(), np.array(upper).ravel()
+
+    def find_tables(self, view: View, cell: int) -> list[Counts]:
+        """Return two conforming tables of the first block that differ in a cell, if they are in
+        hand.
+        """
+        sums = self.locate(view)
+        chosen = self._columns(sums, cell)
+        tables: dict[int, Counts] = {}
+        for table in self.seen:
+            tables.setdefault(int(table[chosen].sum()), table)
+        if len(tables) < 2:
+            return []
+        return [tables[min(tables)], tables[max(tables)]]
+
+    def list_cells(self, table: Counts) -> Iterator[tuple[View, int, int]]:
+        """Yield the block, the cell and the count of everything in a table that is not empty."""
+        for place, block in enumerate(self.blocks):
+            part = table[self._starts[place] : self._starts[place + 1]]
+            for cell, count in zip(self._cells[place].tolist(), part.tolist(), strict=True):
+                if count:
+                    yield block, cell, count

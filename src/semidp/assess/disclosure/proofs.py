@@ -1,0 +1,303 @@
+"""Why a bound holds, in sentences that need no mathematics: the published numbers, and how they are
+added and subtracted.
+
+A proof is the first of these that there is: a published number, the formula of decomposable
+margins, steps of arithmetic, a combination of published numbers (a dual solution, checked in whole
+numbers), a search through all tables of whole numbers.
+"""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from semidp.assess.disclosure.closed_bounds import list_terms
+from semidp.assess.disclosure.conforming import ConformingTables
+from semidp.assess.disclosure.narrowing import LOWER, UPPER, Step
+from semidp.assess.disclosure.program_bounds import Certificate
+from semidp.assess.disclosure.published_counts import EXACT_TOTALS, UNBOUNDED, KnownTable
+from semidp.promise.schema.margins import View, is_within_view
+
+_MOST_SENTENCES = 8
+_LISTED = 6
+
+_SEARCHED = (
+    "No table of whole numbers with all published numbers has {less} {where}: a search through all"
+    " of them ended without one."
+)
+
+
+@dataclass(eq=False)
+class Explainer:
+    """Writes the proofs of bounds.
+
+    >>> from semidp import Dataspace, Feature, Margin, Schema, Table
+    >>> from semidp.assess.disclosure.published_counts import PublishedCounts
+    >>> table = Table(Schema([Feature("ward", "AB"), Feature("ill", "yn")]), [[5, 2], [2, 3]])
+    >>> space = Dataspace.from_table(table, [Margin("ward"), Margin("ill")])
+    >>> tables = ConformingTables(PublishedCounts.from_dataspace(space))
+    >>> Explainer(tables).explain((1, 1), 0, 0)
+    ['At least 2 in (ward A, ill y): 7 (ward A) + 7 (ill y) − 12 (all records) = 2.']
+    """
+
+    tables: ConformingTables
+    sources: set[str] = field(default_factory=set)
+
+    def name(self, view: View, cell: int) -> str:
+        """Return the words for a cell."""
+        levels = self.tables.counts.name_cell(view, cell)
+        if not levels:
+            return "all records"
+        return "(" + ", ".join(f"{name} {level}" for name, level in levels.items()) + ")"
+
+    def project(self, view: View, cell: int, coarser: View) -> int:
+        """Return the cell of a coarser view that holds a cell."""
+        grid = self.tables.counts.grid
+        return int(grid.labels(coarser, view)[cell])
+
+    def explain(self, view: View, cell: int, side: int) -> list[str]:
+        """Return the sentences that prove the lower (0) or upper (1) bound of a cell."""
+        bounds = self.tables.bound_cells(view, [cell])
+        value = int((bounds.lower, bounds.upper)[side].ravel()[cell])
+        for proof in (
+            self._by_published(view, cell, side, value),
+            self._by_formula(view, cell, side, value),
+            self._by_steps(view, cell, side, value),
+            self._by_parts(view, cell, side, value),
+            self._by_certificate(view, cell, side, value),
+        ):
+            if proof:
+                return proof
+        less = (f"fewer than {value:,}", f"more than {value:,}")[side]
+        where = f"in {self.name(view, cell)}"
+        if bounds.method == "formula":
+            return [
+                f"A maximum flow through the published counts shows: {less} {where} is impossible."
+            ]
+        return [_SEARCHED.format(less=less, where=where)]
+
+    def _by_published(self, view: View, cell: int, side: int, value: int) -> list[str]:
+        """A published number that says it, of this cell or, for an upper bound, of a sum."""
+        for known in self.tables.counts.tables:
+            if known.view == view or (side == UPPER and is_within_view(known.view, view)):
+                place = self.project(view, cell, known.view)
+                told = int((known.lower, known.upper)[side].ravel()[place])
+                if told == value:
+                    return [self._published(known, place)]
+            elif is_within_view(view, known.view) and known.is_exact:
+                self.sources.add(known.source)
+                return [f"{self._margin(known)} adds up to {value:,} in {self.name(view, cell)}."]
+        return []
+
+    def _published(self, known: KnownTable, cell: int) -> str:
+        self.sources.add(known.source)
+        lower, upper = int(known.lower.ravel()[cell]), int(known.upper.ravel()[cell])
+        where = self.name(known.view, cell)
+        if not any(known.view):
+            return f"There are {_span(lower, upper)} records in all."
+        if upper == 0:
+            return f"{self._margin(known)} shows nobody in {where}."
+        return f"{self._margin(known)} shows {_span(lower, upper)} in {where}."
+
+    def _margin(self, known: KnownTable) -> str:
+        names = self.tables.counts.schema.list_view_names(known.view)
+        text = " × ".join(names) if names else "the total"
+        return text if known.source == EXACT_TOTALS else f"{known.source} ({text})"
+
+    def _by_formula(self, view: View, cell: int, side: int, value: int) -> list[str]:
+        counts = self.tables.counts
+        if side == UPPER or not self.tables.is_closed or view != counts.crossing:
+            return []
+        cliques, separators = list_terms(counts)
+        terms = [(1, clique) for clique in cliques] + [(-1, part) for part in separators]
+        total = 0
+        written: list[str] = []
+        for sign, part in terms:
+            exact = counts.find_exact(part)
+            assert exact is not None, "a clique or a separator"
+            place = self.project(view, cell, part)
+            number = int(exact.ravel()[place])
+            total += sign * number
+            mark = "" if not written else (" + " if sign > 0 else " − ")
+            written.append(f"{mark}{number:,} {self._in_brackets(part, place)}")
+        if total != value:
+            return []
+        return [f"At least {value:,} in {self.name(view, cell)}: {''.join(written)} = {value:,}."]
+
+    def _in_brackets(self, view: View, cell: int) -> str:
+        name = self.name(view, cell)
+        return name if name.startswith("(") else f"({name})"
+
+    def _by_steps(self, view: View, cell: int, side: int, value: int) -> list[str]:
+        narrowed = self.tables.narrowed
+        if view not in narrowed.lower:
+            return []
+        last = len(narrowed.steps)
+        if narrowed.value_at(view, side, cell, last) != value:
+            return []
+        lines: dict[str, None] = {}
+        self._trace(view, side, cell, last, lines)
+        return list(lines) if len(lines) <= _MOST_SENTENCES else []
+
+    def _trace(self, view: View, side: int, cell: int, before: int, lines: dict[str, None]) -> None:
+        """Add the sentences that lead to a bound, those it rests on first."""
+        if len(lines) > _MOST_SENTENCES:
+            return
+        narrowed = self.tables.narrowed
+        found = narrowed.find_step(view, side, cell, before)
+        if found is None:
+            for known in narrowed.tables_of(view):
+                told = (known.lower, known.upper)[side].ravel()[cell]
+                if told not in (0, UNBOUNDED) or (side == UPPER and told == 0):
+                    lines.setdefault(self._published(known, cell))
+                    return
+            return
+        place, step = found
+        if step.whole == step.part:
+            self._trace(view, 1 - side, cell, place, lines)
+            gap = next(known for known in narrowed.tables_of(view) if known.gap is not None)
+            self.sources.add(gap.source)
+            text = "is suppressed as 0 or at least the threshold, so it is"
+            lines.setdefault(
+                f"{self.name(view, cell)} {text} {_side(side)} {step_value(step, cell)}."
+            )
+        elif step.view == step.whole:
+            self._trace_sum(step, cell, place, lines)
+        else:
+            self._trace_difference(step, cell, place, lines)
+
+    def _parts(self, step: Step, whole: int) -> list[int]:
+        labels = self.tables.counts.grid.labels(step.whole, step.part)
+        return np.flatnonzero(labels == whole).tolist()
+
+    def _trace_sum(self, step: Step, cell: int, place: int, lines: dict[str, None]) -> None:
+        narrowed = self.tables.narrowed
+        numbers = []
+        for part in self._parts(step, cell):
+            number = narrowed.value_at(step.part, step.side, part, place)
+            if number:
+                self._trace(step.part, step.side, part, place, lines)
+                numbers.append(f"{number:,}")
+        total = step_value(step, cell)
+        written = " + ".join(numbers) or "0"
+        lines.setdefault(
+            f"{self.name(step.view, cell)} is {_side(step.side)} {written} = {total:,}."
+            if len(numbers) > 1
+            else f"{self.name(step.view, cell)} is {_side(step.side)} {total:,}."
+        )
+
+    def _trace_difference(self, step: Step, cell: int, place: int, lines: dict[str, None]) -> None:
+        narrowed = self.tables.narrowed
+        side = step.side
+        whole = self.project(step.part, cell, step.whole)
+        self._trace(step.whole, side, whole, place, lines)
+        numbers, others = [f"{narrowed.value_at(step.whole, side, whole, place):,}"], []
+        for part in self._parts(step, whole):
+            if part == cell:
+                continue
+            number = narrowed.value_at(step.part, 1 - side, part, place)
+            if number or side == LOWER:
+                self._trace(step.part, 1 - side, part, place, lines)
+            if number:
+                numbers.append(f"{number:,}")
+                others.append(self.name(step.part, part))
+        total = step_value(step, cell)
+        mine, sum_name = self.name(step.part, cell), self.name(step.whole, whole)
+        if not others:
+            lines.setdefault(
+                f"So {mine} is {_side(side)} {total:,}, like {sum_name}."
+                if side == UPPER
+                else f"So all {total:,} of {sum_name} are in {mine}."
+            )
+            return
+        lines.setdefault(
+            f"{mine} is {_side(side)} {' − '.join(numbers)} = {total:,}: {sum_name} less"
+            f" {_listing(others)}."
+        )
+
+    def _by_parts(self, view: View, cell: int, side: int, value: int) -> list[str]:
+        """A coarser cell than those that steps know: one sentence for each of its parts."""
+        crossing = self.tables.counts.crossing
+        if side != UPPER or value or view == crossing or not is_within_view(view, crossing):
+            return []
+        grid = self.tables.counts.grid
+        if grid.count_margin_cells(crossing) > 2**20:
+            return []
+        labels = grid.labels(view, crossing)
+        lines: dict[str, None] = {}
+        for part in np.flatnonzero(labels == cell).tolist():
+            reasons = self._by_published(crossing, part, UPPER, 0) or self._by_steps(
+                crossing, part, UPPER, 0
+            )
+            if not reasons:
+                return []
+            lines |= dict.fromkeys(reasons)
+            if len(lines) > _MOST_SENTENCES:
+                break
+        sentences = list(lines)[:_MOST_SENTENCES]
+        if len(lines) > _MOST_SENTENCES:
+            sentences.append("In the same way every other combination is ruled out.")
+        return [*sentences, f"So nobody is in {self.name(view, cell)}."]
+
+    def _by_certificate(self, view: View, cell: int, side: int, value: int) -> list[str]:
+        program = self.tables.find_program(view)
+        if program is None or program.clock.is_over:
+            return []
+        sense = 1 if side == LOWER else -1
+        certificate = program.prove(view, cell, sense)
+        if certificate is None:
+            return []
+        proven = sense * certificate.value
+        rounded = math.ceil(proven) if side == LOWER else math.floor(proven)
+        if rounded != value:
+            return []
+        return [self._combination(certificate, view, cell, side, value)]
+
+    def _combination(
+        self, certificate: Certificate, view: View, cell: int, side: int, value: int
+    ) -> str:
+        sense = 1 if side == LOWER else -1
+        terms = [term for term in certificate.terms if term[2] >= 0]
+        terms.sort(key=lambda term: -sense * term[0])
+        written: list[str] = []
+        for factor, part, place, number in terms[:_LISTED]:
+            times = sense * factor
+            mark = " − " if times < 0 else (" + " if written else "")
+            several = "" if abs(times) == 1 else f"{abs(times)} × "
+            written.append(f"{mark}{several}{number:,} {self._in_brackets(part, place)}")
+            for known in self.tables.counts.tables:
+                if known.view == part:
+                    self.sources.add(known.source)
+        more = f" and {len(terms) - _LISTED} more" if len(terms) > _LISTED else ""
+        text = "".join(written) + more
+        result = f"{sense * certificate.value * certificate.denominator}"
+        if certificate.denominator > 1:
+            text = f"({text})"
+            result = f"{result}/{certificate.denominator}"
+        exact = "" if certificate.denominator == 1 else ", in whole numbers"
+        return (
+            f"{_side(side).capitalize()} {value:,} in {self.name(view, cell)}{exact}: {text} ="
+            f" {result}."
+        )
+
+
+def step_value(step: Step, cell: int) -> int:
+    """Return the bound that a step gave to a cell."""
+    return int(step.values[np.searchsorted(step.cells, cell)])
+
+
+def _side(side: int) -> str:
+    return ("at least", "at most")[side]
+
+
+def _span(lower: int, upper: int) -> str:
+    if lower == upper:
+        return f"{lower:,}"
+    return f"{lower:,} or more" if upper >= UNBOUNDED else f"{lower:,} to {upper:,}"
+
+
+def _listing(names: Iterable[str]) -> str:
+    listed = list(names)
+    more = f" and {len(listed) - _LISTED} more" if len(listed) > _LISTED else ""
+    return ", ".join(listed[:_LISTED]) + more

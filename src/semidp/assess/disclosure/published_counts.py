@@ -1,0 +1,337 @@
+"""What is known of a table: sums of its cells, each exactly or within an interval.
+
+Exact totals are sums with one value. A rounded or suppressed cell of a published table is a sum
+with an interval, by the rule that its publisher states (`ReadingRules`).
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+
+from semidp.errors import DataError, InputError
+from semidp.promise.schema.counts import Table
+from semidp.promise.schema.margins import Counts, Grid, Mask, View, is_within_view, join, maximal
+from semidp.promise.schema.schema import Schema
+from semidp.promise.spaces.dataspace import Dataspace
+
+UNBOUNDED = 2**40
+"""Stands for "no upper bound": larger counts are not looked at."""
+
+EXACT_TOTALS = "the exact totals"
+
+
+@dataclass(frozen=True, eq=False)
+class KnownTable:
+    """What one published table says of each of its cells.
+
+    Parameters
+    ----------
+    view
+        The features of the table, and their depths.
+    lower, upper
+        The least and the largest count of each cell; both are the count where it is published.
+    gap
+        Where a cell is 0 or at least so much (secondary suppression): that number, else 0.
+    hidden
+        The cells that were published suppressed or rounded.
+    source
+        What the table is called.
+    """
+
+    view: View
+    lower: Counts = field(repr=False)
+    upper: Counts = field(repr=False)
+    gap: Counts | None = field(default=None, repr=False)
+    hidden: Mask | None = field(default=None, repr=False)
+    source: str = EXACT_TOTALS
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether every count is published."""
+        return bool((self.lower == self.upper).all())
+
+    def subtract(self, known: Counts) -> "KnownTable":
+        """Return what is known of the other records, given those that somebody knows."""
+        if (self.upper < known).any():
+            raise DataError(
+                f"more records are known than {self.source} allow in a cell: are they of the same"
+                " people?"
+            )
+        lower = np.maximum(self.lower - known, 0)
+        upper = np.where(self.upper >= UNBOUNDED, self.upper, self.upper - known)
+        gap = self.gap
+        if gap is not None:
+            # A cell with a known record is not empty, so that the other branch holds.
+            met = (gap > 0) & (known > 0)
+            lower = np.where(met, np.maximum(lower, gap - known), lower)
+            gap = np.where(met, 0, gap)
+        return replace(self, lower=lower, upper=upper, gap=gap)
+
+
+@dataclass(frozen=True, eq=False)
+class PublishedCounts:
+    """Everything that is known of one set of records, and the cells that can hold one.
+
+    >>> from semidp.promise.schema.features import Feature
+    >>> from semidp.promise.spaces.dataspace import Margin
+    >>> table = Table(Schema([Feature("sex", "fm"), Feature("ill", "yn")]), [[2, 1], [0, 4]])
+    >>> space = Dataspace.from_table(table, [Margin("sex"), Margin("ill")])
+    >>> counts = PublishedCounts.from_dataspace(space)
+    >>> counts.crossing, [known.lower.tolist() for known in counts.tables]
+    ((1, 1), [7, [3, 4], [2, 5]])
+    """
+
+    schema: Schema
+    tables: tuple[KnownTable, ...]
+
+    @classmethod
+    def from_dataspace(cls, dataspace: Dataspace) -> "PublishedCounts":
+        """Return what exact totals say."""
+        n = np.array(dataspace.n, dtype=np.int64)
+        known = [KnownTable(dataspace.schema.grid.nothing, n, n)]
+        for total in dataspace.published_totals:
+            known.append(KnownTable(total.view, total.counts, total.counts))
+        return cls(dataspace.schema, tuple(known))
+
+    @property
+    def grid(self) -> Grid:
+        """The cells and their margins."""
+        return self.schema.grid
+
+    @cached_property
+    def crossing(self) -> View:
+        """Every published feature at its deepest published depth."""
+        return join(*(known.view for known in self.tables))
+
+    @cached_property
+    def cliques(self) -> list[View]:
+        """The views of the tables that no other one contains; that of n where there is no other."""
+        return maximal(known.view for known in self.tables) or [self.grid.nothing]
+
+    @cached_property
+    def is_exact(self) -> bool:
+        """Whether every published number is exact, and every margin of a clique follows."""
+        by_view = {known.view: known for known in self.tables if known.is_exact}
+        return all(view in by_view for view in self.cliques) and all(
+            known.is_exact for known in self.tables
+        )
+
+    def find_exact(self, view: View) -> Counts | None:
+        """Return the counts of a view that follow from one exact table; None if none has it."""
+        for known in self.tables:
+            if is_within_view(view, known.view) and known.is_exact:
+                return self.grid.sum(known.lower, view, known.view)
+        return None
+
+    def possible(self, view: View) -> Mask:
+        """Return the cells of a view that no declared structural zero rules out."""
+        shape = self.grid.compute_margin_shape(view)
+        if self.schema.possible is None:
+            return np.ones(shape, dtype=bool)
+        return np.asarray(self.grid.sum(self.schema.possible, view) > 0)
+
+    def without_view(self, view: View, instead: Iterable[View] = ()) -> "PublishedCounts":
+        """Return what is known if one exact table is not published, or only some of its margins."""
+        kept = [known for known in self.tables if known.view != view]
+        counts = self.find_exact(view)
+        if counts is None:
+            raise InputError("only an exact total can be left out")
+        for coarser in instead:
+            summed = self.grid.sum(counts, coarser, view)
+            kept.append(KnownTable(coarser, summed, summed))
+        return PublishedCounts(self.schema, tuple(kept))
+
+    def subtract(self, records: Table) -> "PublishedCounts":
+        """Return what is known of all records but some, which somebody knows."""
+        grid = self.grid
+        rest = [known.subtract(grid.sum(records.counts, known.view)) for known in self.tables]
+        return PublishedCounts(self.schema, tuple(rest))
+
+    def name_cell(self, view: View, flat: int) -> dict[str, str]:
+        """Return the levels of one cell of a view, by feature."""
+        shape = self.grid.compute_margin_shape(view)
+        position = iter(np.unravel_index(flat, shape))
+        levels = {}
+        for feature, depth in zip(self.schema.features, view, strict=True):
+            if not depth:
+                continue
+            node = int(next(position))
+            leaf = feature.depths[depth - 1].starts[node]
+            for name, label in zip(feature.names[:depth], feature.path(leaf)[:depth], strict=True):
+                levels[name] = label
+        return levels
+
+    def locate_cell(self, levels: Mapping[str, str]) -> tuple[View, int]:
+        """Return the view of a cell that a user names, and its position there."""
+        view = self.schema.view(levels)
+        position = []
+        for axis, depth in enumerate(view):
+            if not depth:
+                continue
+            feature = self.schema.features[axis]
+            labels = [
+                dict(zip(feature.names, feature.path(start), strict=True))
+                for start in feature.depths[depth - 1].starts
+            ]
+            named = {name: level for name, level in levels.items() if name in feature.names}
+            fitting = [node for node, path in enumerate(labels) if named.items() <= path.items()]
+            if len(fitting) != 1:
+                few = "no" if not fitting else "more than one"
+                written = ", ".join(f"{name}={level}" for name, level in named.items())
+                raise InputError(f"{few} level is called {written}")
+            position.append(fitting[0])
+        shape = self.grid.compute_margin_shape(view)
+        return view, int(np.ravel_multi_index(position, shape)) if position else 0
+
+
+ROUNDINGS = ("random", "conventional", "half-up", "half-down", "half-even")
+ZEROS = ("maybe", "shown", "suppressed")
+
+
+@dataclass(frozen=True)
+class ReadingRules:
+    """How the cells of a published table are read.
+
+    Parameters
+    ----------
+    suppressed
+        The marks of suppressed cells.
+    secondary
+        The marks of cells that were suppressed only to protect others, if they have their own.
+    below
+        The threshold: primary suppressed cells are smaller.
+    shared_mark
+        Whether the marks `suppressed` stand on secondary cells too.
+    zeros
+        ``shown``: zeros are never suppressed. ``suppressed``: zeros count as small. ``maybe``:
+        zeros are not small, but may be suppressed to protect others.
+    rounded
+        The base to which published numbers are rounded.
+    rounding
+        ``random`` (the widest, and default), ``conventional`` (ties unknown), ``half-up``,
+        ``half-down`` or ``half-even``.
+    zeros_kept
+        Whether a positive count is never published as 0.
+
+    Examples
+    --------
+    >>> ReadingRules(suppressed=("c",), below=5).read_cell("c")
+    (1, 4, 0)
+    >>> ReadingRules(rounded=5, rounding="conventional").read_cell("10")
+    (8, 12, 0)
+    >>> ReadingRules(secondary=("x",), below=5).read_cell("x")[2]
+    5
+    """
+
+    suppressed: tuple[str, ...] = ()
+    secondary: tuple[str, ...] = ()
+    below: int | None = None
+    shared_mark: bool = False
+    zeros: str = "maybe"
+    rounded: int | None = None
+    rounding: str = "random"
+    zeros_kept: bool = False
+
+    def __post_init__(self) -> None:
+        if self.zeros not in ZEROS:
+            raise InputError(f"⟨zeros⟩ is {', '.join(ZEROS)}, not {self.zeros!r}")
+        if self.rounding not in ROUNDINGS:
+            raise InputError(f"⟨rounding⟩ is {', '.join(ROUNDINGS)}, not {self.rounding!r}")
+        if self.below is not None and self.below < 1:
+            raise InputError("⟨below⟩ is a threshold of at least 1")
+        if self.rounded is not None and self.rounded < 1:
+            raise InputError("⟨rounded⟩ is a base of at least 1")
+        if self.secondary and self.below is None:
+            raise InputError("⟨secondary⟩ marks need the threshold ⟨below⟩")
+        if set(self.secondary) & set(self.suppressed):
+            raise InputError("a mark is either ⟨suppressed⟩ or ⟨secondary⟩: say which")
+
+    def read_cell(self, text: str) -> tuple[int, int, int] | None:
+        """Return the least count, the largest and the gap of a cell; None if it is not readable."""
+        if text in self.secondary:
+            return self._secondary()
+        if text in self.suppressed:
+            return self._primary()
+        digits = text.replace(",", "") if "," in text else text
+        if not (digits.isascii() and digits.isdigit() and len(digits) <= 12):
+            return None
+        count = int(digits)
+        if self.rounded is None or self.rounded == 1:
+            return count, count, 0
+        return self._rounded(count, self.rounded)
+
+    def _primary(self) -> tuple[int, int, int]:
+        least = 1 if self.zeros == "shown" else 0
+        if self.below is None or self.shared_mark:
+            return least, UNBOUNDED, 0
+        if self.zeros != "suppressed":
+            least = 1
+        if self.below <= least:
+            raise InputError(f"no count is small: ⟨below⟩ {self.below} leaves none to suppress")
+        return least, self.below - 1, 0
+
+    def _secondary(self) -> tuple[int, int, int]:
+        assert self.below is not None, "checked when the rules were made"
+        if self.zeros == "maybe":
+            return 0, UNBOUNDED, self.below
+        return self.below, UNBOUNDED, 0
+
+    def _rounded(self, count: int, base: int) -> tuple[int, int, int]:
+        if count % base:
+            raise DataError(
+                f"a published {count} is no multiple of {base}: is ⟨rounded⟩ right for this table?"
+            )
+        if count == 0 and self.zeros_kept:
+            return 0, 0, 0
+        down, up = self._reach(count, base)
+        lower = max(count - down, 0)
+        if self.zeros_kept and count == base:
+            lower = 1
+        return lower, count + up, 0
+
+    def _reach(self, count: int, base: int) -> tuple[int, int]:
+        """How far below and above a rounded number the count may lie."""
+        if self.rounding == "random":
+            return base - 1, base - 1
+        if base % 2:
+            return (base - 1) // 2, (base - 1) // 2
+        half = base // 2
+        even = (count // base) % 2 == 0
+        return {
+            "conventional": (half, half),
+            "half-up": (half, half - 1),
+            "half-down": (half - 1, half),
+            "half-even": (half, half) if even else (half - 1, half - 1),
+        }[self.rounding]
+
+    def describe(self) -> list[str]:
+        """Say how cells are read, in sentences."""
+        said = []
+        if self.suppressed:
+            lower, upper, _ = self._primary()
+            said.append(f"{_list_marks(self.suppressed)} means {_range_text(lower, upper)}.")
+        if self.secondary:
+            lower, upper, gap = self._secondary()
+            text = f"0, or {gap} and more" if gap else _range_text(lower, upper)
+            said.append(f"{_list_marks(self.secondary)} means {text}.")
+        if self.rounded is not None:
+            kept = ", and a positive count is never 0" if self.zeros_kept else ""
+            said.append(f"Numbers are rounded to {self.rounded} ({self.rounding}){kept}.")
+        return said
+
+
+def _list_marks(marks: Sequence[str]) -> str:
+    return " or ".join(repr(mark) for mark in marks)
+
+
+def _range_text(lower: int, upper: int) -> str:
+    """Write an interval of counts.
+
+    >>> _range_text(1, 4), _range_text(5, UNBOUNDED)
+    ('1 to 4', '5 and more')
+    """
+    if upper >= UNBOUNDED:
+        return f"{lower:,} and more"
+    return f"{lower:,}" if lower == upper else f"{lower:,} to {upper:,}"

@@ -1,0 +1,1 @@
+"""Tests of what exact numbers give away."""

@@ -1,0 +1,284 @@
+"""Every bound and every statement against all conforming tables, listed one by one."""
+
+import itertools
+from collections import Counter
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from semidp.assess.disclosure import closed_bounds, conforming
+from semidp.assess.disclosure.conforming import ConformingTables
+from semidp.assess.disclosure.findings import Answer, Findings, Kind, Statement
+from semidp.assess.disclosure.program_bounds import Effort
+from semidp.assess.disclosure.published_counts import KnownTable, PublishedCounts, ReadingRules
+from semidp.promise.schema.counts import Table
+from semidp.promise.schema.features import Feature
+from semidp.promise.schema.margins import Counts, View, junction_order
+from semidp.promise.schema.schema import Schema
+from tests.disclosure.small_cases import Case, draw_case
+
+INSIDERS = 2
+
+
+def list_views(case: Case) -> list[View]:
+    return list(itertools.product(*(range(depth + 1) for depth in case.counts.grid.full)))
+
+
+def check_bounds(case: Case, tables: Counts, found: ConformingTables) -> Counter[str]:
+    """Compare the bounds of every cell of every view; return how many of each kind there were."""
+    checked: Counter[str] = Counter()
+    for view in list_views(case):
+        values = case.sum_to_view(tables, view)
+        least, most = values.min(axis=0), values.max(axis=0)
+        bounds = found.bound(view)
+        lower, upper = bounds.lower.ravel(), bounds.upper.ravel()
+        assert (lower <= least).all(), (view, lower, least)
+        assert (upper >= most).all(), (view, upper, most)
+        sharp = np.broadcast_to(bounds.sharp, bounds.lower.shape).ravel()
+        assert (lower[sharp] == least[sharp]).all()
+        assert (upper[sharp] == most[sharp]).all()
+        # Tables in hand are tables: what they show lies within the truth.
+        shown = (bounds.least <= bounds.most).ravel()
+        assert (bounds.least.ravel()[shown] >= least[shown]).all()
+        assert (bounds.most.ravel()[shown] <= most[shown]).all()
+        checked[bounds.method] += len(lower)
+        checked["sharp"] += int(sharp.sum())
+        checked["outer"] += int((~sharp).sum())
+    return checked
+
+
+def holds(case: Case, tables: Counts, statement: Statement) -> bool:
+    """Whether a statement is true in all conforming tables."""
+    view, cell = case.counts.locate_cell(statement.cell)
+    values = case.sum_to_view(tables, view)
+    mine = values[:, cell]
+    if statement.kind in (Kind.everybody, Kind.anybody, Kind.coalition):
+        assert statement.value is not None
+        axis, depth = case.counts.schema._places[statement.value]
+        assert view[axis] == depth
+        group = (*view[:axis], depth - 1, *view[axis + 1 :])
+        place = int(case.counts.grid.labels(group, view)[cell])
+        size = case.sum_to_view(tables, group)[:, place]
+        if statement.kind is Kind.coalition:
+            assert statement.insiders is not None
+            return bool((mine >= size - statement.insiders).all() and size.min() == size.max())
+        in_span = size.min() >= statement.lower and size.max() <= (statement.upper or 0)
+        return bool((mine == size).all() and in_span)
+    upper = np.inf if statement.upper is None else statement.upper
+    return bool((mine >= statement.lower).all() and (mine <= upper).all())
+
+
+def count_truth(case: Case, tables: Counts) -> Counter[str]:
+    """Count what is certain of the crossing, from all conforming tables."""
+    values = case.sum_to_view(tables, case.counts.crossing)
+    least, most = values.min(axis=0), values.max(axis=0)
+    return Counter(
+        alone=int(((least == 1) & (most == 1)).sum()),
+        fixed=int(((least > 1) & (least == most)).sum()),
+        exists=int(((least >= 1) & (least < most)).sum()),
+    )
+
+
+def check_groups(case: Case, tables: Counts, statements: list[Statement]) -> int:
+    """Check that every group of which everybody has a value is one of the statements, or lies
+    within one; return how many there are.
+    """
+    told = set()
+    for statement in statements:
+        if statement.kind in (Kind.everybody, Kind.anybody):
+            told.add((statement.value, tuple(sorted(statement.cell.items()))))
+    grid, schema = case.counts.grid, case.counts.schema
+    groups = 0
+    for view in list_views(case):
+        if not all(depth <= top for depth, top in zip(view, case.counts.crossing, strict=True)):
+            continue
+        values = case.sum_to_view(tables, view).max(axis=0) > 0
+        for axis, depth in enumerate(view):
+            if not depth:
+                continue
+            group = (*view[:axis], depth - 1, *view[axis + 1 :])
+            labels = grid.labels(group, view)
+            declared = np.bincount(labels, weights=case.counts.possible(view).ravel())
+            held = np.bincount(labels, weights=values)
+            for place in np.flatnonzero((held == 1) & (declared > 1)).tolist():
+                (cell,) = np.flatnonzero((labels == place) & values)
+                levels = case.counts.name_cell(view, int(cell))
+                value = schema.features[axis].names[depth - 1]
+                parts = [
+                    dict(part)
+                    for size in range(len(levels) + 1)
+                    for part in itertools.combinations(levels.items(), size)
+                ]
+                assert any((value, tuple(sorted(part.items()))) in told for part in parts), levels
+                groups += 1
+    return groups
+
+
+def check_case(case: Case, effort: Effort | None = None) -> Counter[str]:
+    """Check all bounds and all statements of a case."""
+    tables = case.list_tables()
+    assert len(tables), "the true table conforms"
+    found = ConformingTables(case.counts, effort or Effort())
+    checked = check_bounds(case, tables, found)
+    findings = Findings(found, insiders=INSIDERS, percent=Fraction(30))
+    statements = findings.list_statements()
+    assert len(statements) == sum(findings.numbers.values())
+    for statement in statements:
+        assert statement.proof
+        assert holds(case, tables, statement), statement
+        checked[f"statement {statement.kind}"] += 1
+    if effort is None:
+        assert checked["outer"] == 0
+        crossing = case.counts.crossing
+        if any(crossing) and crossing not in case.counts.cliques:
+            listed = Counter(
+                str(each.kind)
+                for each in statements
+                if case.counts.locate_cell(each.cell)[0] == crossing
+            )
+            truth = count_truth(case, tables)
+            assert all(listed[kind] == truth[kind] for kind in truth), (listed, truth)
+        checked["groups"] += check_groups(case, tables, statements)
+        check_hidden(case, tables, statements)
+    return checked + Counter(cases=1)
+
+
+def check_hidden(case: Case, tables: Counts, statements: list[Statement]) -> None:
+    """Check that exactly those hidden cells are recovered that have one value in all tables."""
+    recovered = {
+        case.counts.locate_cell(each.cell) for each in statements if each.kind is Kind.recovered
+    }
+    for known in case.counts.tables:
+        if known.hidden is None:
+            continue
+        values = case.sum_to_view(tables, known.view)
+        for cell in np.flatnonzero(known.hidden).tolist():
+            fixed = values[:, cell].min() == values[:, cell].max()
+            assert ((known.view, cell) in recovered) == fixed
+
+
+def check_many(seed: int, cases: int, effort: Effort | None = None) -> Counter[str]:
+    rng = np.random.default_rng(seed)
+    checked: Counter[str] = Counter()
+    for number in range(cases):
+        case = draw_case(rng, hiding=number % 2 == 1, zeros=number % 3 == 0)
+        checked += check_case(case, effort)
+    return checked
+
+
+def test_bounds_and_statements_are_the_truth_in_small_cases() -> None:
+    checked = check_many(1, 60)
+    assert checked["formula"] > 300
+    assert checked["program"] > 300
+    assert checked["groups"] > 300
+    assert {f"statement {kind}" for kind in ("everybody", "coalition", "recovered")} <= set(checked)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(20))
+def test_bounds_and_statements_are_the_truth_in_a_thousand_cases(seed: int) -> None:
+    assert check_many(100 + seed, 1_000)["cases"] == 1_000
+
+
+@pytest.mark.parametrize("effort", [Effort(columns=0), Effort(solves=3, search=0)])
+def test_without_time_bounds_are_outer_and_say_so(effort: Effort) -> None:
+    checked = check_many(2, 40, effort)
+    assert checked["outer"] > 100
+
+
+def test_a_formula_that_overlooks_structural_zeros_is_caught(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def careless(counts: PublishedCounts) -> bool:
+        return counts.is_exact and junction_order(counts.cliques) is not None
+
+    monkeypatch.setattr(closed_bounds, "is_closed", careless)
+    monkeypatch.setattr(conforming, "is_closed", careless)
+    rng = np.random.default_rng(3)
+    cases = [draw_case(rng, hiding=False, zeros=True) for _ in range(80)]
+    with pytest.raises(AssertionError):
+        [check_case(case) for case in cases]
+
+
+def test_a_rule_that_rounds_less_than_was_rounded_is_caught(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    honest = ReadingRules._reach
+
+    def narrow(self: ReadingRules, count: int, base: int) -> tuple[int, int]:
+        down, up = honest(self, count, base)
+        return down - 1, up
+
+    monkeypatch.setattr(ReadingRules, "_reach", narrow)
+    with pytest.raises(AssertionError):
+        check_many(4, 100)
+
+
+def test_a_secondary_cell_is_empty_or_not_small() -> None:
+    """Of 7, one cell is 1 to 4 and the other 0 or at least 5: so the first is 1 or 2."""
+    schema = Schema([Feature("a", "xy")])
+    rules = ReadingRules(suppressed=("c",), secondary=("x",), below=5)
+    read = [rules.read_cell(mark) for mark in "cx"]
+    lower, upper, gap = (np.array(values) for values in zip(*filter(None, read), strict=True))
+    n = np.array(7)
+    known = (KnownTable((0,), n, n), KnownTable((1,), lower, upper, gap))
+    bounds = ConformingTables(PublishedCounts(schema, known)).bound((1,))
+    assert (bounds.lower.tolist(), bounds.upper.tolist()) == ([1, 5], [2, 6])
+    forgetful = (known[0], replace(known[1], gap=None))
+    bounds = ConformingTables(PublishedCounts(schema, forgetful)).bound((1,))
+    assert bounds.upper.tolist() == [4, 6]
+
+
+def test_a_coalition_that_is_one_too_small_is_caught() -> None:
+    rng = np.random.default_rng(6)
+    seen = 0
+    for _ in range(60):
+        case = draw_case(rng, hiding=False, zeros=False)
+        tables = case.list_tables()
+        for statement in Findings(ConformingTables(case.counts), insiders=2).list_statements():
+            if statement.kind is Kind.coalition and statement.insiders is not None:
+                smaller = replace(statement, insiders=statement.insiders - 1)
+                seen += not holds(case, tables, smaller)
+    assert seen > 10
+
+
+def test_answers_to_asked_cells_have_two_tables_in_hand() -> None:
+    rng = np.random.default_rng(7)
+    answers: Counter[Answer] = Counter()
+    for number in range(30):
+        case = draw_case(rng, hiding=number % 2 == 1, zeros=number % 3 == 0)
+        findings = Findings(ConformingTables(case.counts))
+        tables = case.list_tables()
+        view = case.counts.grid.full
+        cell = int(rng.integers(case.counts.schema.size))
+        told = findings.ask(case.counts.name_cell(view, cell))
+        values = tables[:, cell]
+        certain = values.min() == values.max()
+        assert told.answer == (Answer.certain if certain else Answer.not_certain)
+        assert (told.lower, told.upper) == (values.min(), values.max())
+        assert len(told.examples) == (0 if certain else 2)
+        answers[told.answer] += 1
+    assert len(answers) == 2
+
+
+def test_known_records_are_subtracted_from_everything() -> None:
+    """Whoever knows some records sees the tables of the others, each with those added again."""
+    rng = np.random.default_rng(8)
+    checked = 0
+    for number in range(60):
+        case = draw_case(rng, hiding=number % 2 == 1, zeros=number % 3 == 0)
+        if not case.truth.sum():
+            continue
+        schema = case.counts.schema
+        person = int(rng.choice(np.flatnonzero(case.truth)))
+        known = np.zeros(schema.size, dtype=np.int64)
+        known[person] = 1
+        tables = case.list_tables()
+        left = tables[tables[:, person] >= 1] - known
+        rest = case.counts.subtract(Table(schema, known.reshape(schema.shape)))
+        others = Case(rest, case.truth - known)
+        check_bounds(others, left, ConformingTables(rest))
+        checked += 1
+    assert checked > 40
