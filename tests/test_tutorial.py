@@ -64,6 +64,8 @@ LONG = pytest.mark.long  # two to twelve seconds of processor time each
         ("exchange.md", {"titanic.csv"}),
         ("groups.md", {"means"}),
         ("format.md", {"demo"}),
+        ("disclosure.md", {"block.csv"}),
+        ("moving.md", {"secondary.csv"}),
         ("api/promise.md", set()),
         ("api/publish.md", set()),
         ("distributions.md", {"districts.csv", "meals"}),

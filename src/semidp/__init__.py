@@ -16,6 +16,7 @@ from semidp._version import __version__
 from semidp.errors import BudgetExceeded, DataError, InputError, Refused, SemidpError
 from semidp.front import (
     combine,
+    disclosure,
     distribution,
     logistic,
     mean,
@@ -71,6 +72,7 @@ __all__ = [
     "Table",
     "__version__",
     "combine",
+    "disclosure",
     "distribution",
     "logistic",
     "mean",

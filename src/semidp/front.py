@@ -13,11 +13,20 @@ from typing import Any
 import numpy as np
 from attrs import evolve
 
+from semidp.assess.disclosure.program_bounds import Effort
+from semidp.assess.disclosure.published_counts import PublishedCounts, ReadingRules
+from semidp.assess.disclosure.review import Disclosure, read_totals
+from semidp.assess.disclosure.table_files import (
+    read_counts,
+    read_file,
+    read_record_file,
+    read_records,
+)
 from semidp.errors import InputError
 from semidp.inference.combined.releases_together import combine_releases
 from semidp.present.release import Release
 from semidp.promise.accounting.ledger import Ledger
-from semidp.promise.exact import Number, positive
+from semidp.promise.exact import Number, nonnegative, positive
 from semidp.promise.guarantee import Guarantee
 from semidp.promise.mechanisms.selection import AUTO
 from semidp.promise.noise.randomness import Randomness
@@ -35,6 +44,7 @@ from semidp.publish.pipeline import RunOptions, run_plan
 from semidp.publish.plan import AdjacencyChoice, Plan, read_declarations
 from semidp.publish.presentation import AS_USUAL, Presentation
 from semidp.publish.sources.linked_records import LinkedData
+from semidp.publish.sources.opening import open_source
 from semidp.publish.sources.readings import are_dates, date_bins
 from semidp.publish.statistics.distribution.distribution_estimates import QUANTILES
 from semidp.publish.statistics.distribution.request import DistributionRequest
@@ -625,6 +635,95 @@ def what_holds(
     scope = public_scope(plan, dataspace)
     records = max(scope.adjacency.a, 1)
     return Guarantee(dataspace, scope.adjacency, budget.tradeoff().group(records))
+
+
+def disclosure(
+    data: Any = None,
+    *,
+    exact: Sequence[Names] = (),
+    totals: Mapping[Names, Mapping[Any, int]] | None = None,
+    tables: Iterable[Path | str] = (),
+    rules: ReadingRules | None = None,
+    total: str | None = None,
+    cells: Sequence[Mapping[str, str]] = (),
+    known: Path | str | None = None,
+    insiders: int = 0,
+    percent: Number = 0,
+    levels: Mapping[str, Sequence[str]] | None = None,
+    bins: Mapping[str, Sequence[Number]] | None = None,
+    null_levels: Mapping[str, str] | None = None,
+    nest: Sequence[str] | Sequence[Sequence[str]] = (),
+    schema: Schema | Path | str | None = None,
+    where: str | None = None,
+    count: str | None = None,
+    seconds: float | None = 60,
+    most: int = 1_000,
+) -> Disclosure:
+    """Say what exact numbers give away by themselves, without any noisy number.
+
+    Parameters
+    ----------
+    data, exact
+        Data, and the margins that are published exactly: these are read, and nothing else.
+    totals
+        Exact totals without data: ``{"sex": {"f": 3, "m": 2}}``, as in `what_holds`.
+    tables, rules, total
+        CSV files of published tables, how their suppressed and rounded cells are read, and the word
+        for totals among their levels.
+    cells
+        Cells to answer for: ``{"ward": "A", "diagnosis": "hiv"}``.
+    known
+        A CSV file of whole records that an attacker knows. What is said is about all others.
+    insiders
+        The largest coalition of members of a group that is looked at.
+    percent
+        How close a hidden cell must be known to count as recovered.
+    levels, bins, null_levels, nest, schema, where, count
+        As for `release`.
+    seconds
+        The time for programs; what is not settled then is marked. None: no limit.
+    most
+        How many statements are listed.
+
+    Examples
+    --------
+    >>> totals = {
+    ...     ("ward", "age"): {("A", "80+"): 7, ("A", "<80"): 5, ("B", "<80"): 6},
+    ...     ("ward", "ill"): {("A", "y"): 7, ("A", "n"): 5, ("B", "n"): 6},
+    ...     ("age", "ill"): {("80+", "y"): 7, ("<80", "n"): 11},
+    ... }
+    >>> found = disclosure(totals=totals, cells=[{"ward": "A", "age": "80+", "ill": "y"}])
+    >>> found.answers[0].lower, found.answers[0].upper, str(found.answers[0].answer)
+    (7, 7, 'certain')
+    """
+    plan = _build_base_plan(schema, levels, bins, null_levels, nest)
+    given = (data is not None, totals is not None, bool(tables))
+    if sum(given) != 1:
+        raise InputError("give one of data (with exact), totals and tables")
+    if data is not None:
+        if not exact:
+            raise InputError("name the exact totals to look at, such as exact=['ward', 'age']")
+        margins = tuple(map(Margin.from_names, exact))
+        plan = evolve(plan, invariants=margins, where=where, count=count)
+        with open_source(data, count=count, where=where, read_as=plan.read_as) as source:
+            counts = PublishedCounts.from_dataspace(read_totals(plan, source))
+    elif totals is not None:
+        counts = PublishedCounts.from_dataspace(_build_dataspace(totals))
+    else:
+        files = [read_file(Path(path), count) for path in tables]
+        counts = read_counts(
+            files, rules or ReadingRules(), total, plan.features, plan.structural_zeros
+        )
+    if known is not None:
+        counts = counts.subtract(read_records(read_record_file(Path(known)), counts.schema))
+    return Disclosure(
+        counts,
+        Effort(seconds=seconds),
+        insiders=insiders,
+        percent=nonnegative(percent, "percent"),
+        asked=cells,
+        most=most,
+    )
 
 
 def _build_dataspace(totals: Mapping[Names, Mapping[Any, int]]) -> Dataspace:

@@ -10,7 +10,12 @@ import pytest
 
 from semidp.assess.disclosure import closed_bounds, conforming
 from semidp.assess.disclosure.conforming import ConformingTables
-from semidp.assess.disclosure.findings import Answer, Findings, Kind, Statement
+from semidp.assess.disclosure.findings import (
+    Answer,
+    CertainFindings,
+    DisclosureStatement,
+    FindingKind,
+)
 from semidp.assess.disclosure.program_bounds import Effort
 from semidp.assess.disclosure.published_counts import KnownTable, PublishedCounts, ReadingRules
 from semidp.promise.schema.counts import Table
@@ -49,19 +54,19 @@ def check_bounds(case: Case, tables: Counts, found: ConformingTables) -> Counter
     return checked
 
 
-def holds(case: Case, tables: Counts, statement: Statement) -> bool:
+def holds(case: Case, tables: Counts, statement: DisclosureStatement) -> bool:
     """Whether a statement is true in all conforming tables."""
     view, cell = case.counts.locate_cell(statement.cell)
     values = case.sum_to_view(tables, view)
     mine = values[:, cell]
-    if statement.kind in (Kind.everybody, Kind.anybody, Kind.coalition):
+    if statement.kind in (FindingKind.everybody, FindingKind.anybody, FindingKind.coalition):
         assert statement.value is not None
         axis, depth = case.counts.schema._places[statement.value]
         assert view[axis] == depth
         group = (*view[:axis], depth - 1, *view[axis + 1 :])
         place = int(case.counts.grid.labels(group, view)[cell])
         size = case.sum_to_view(tables, group)[:, place]
-        if statement.kind is Kind.coalition:
+        if statement.kind is FindingKind.coalition:
             assert statement.insiders is not None
             return bool((mine >= size - statement.insiders).all() and size.min() == size.max())
         in_span = size.min() >= statement.lower and size.max() <= (statement.upper or 0)
@@ -81,13 +86,13 @@ def count_truth(case: Case, tables: Counts) -> Counter[str]:
     )
 
 
-def check_groups(case: Case, tables: Counts, statements: list[Statement]) -> int:
+def check_groups(case: Case, tables: Counts, statements: list[DisclosureStatement]) -> int:
     """Check that every group of which everybody has a value is one of the statements, or lies
     within one; return how many there are.
     """
     told = set()
     for statement in statements:
-        if statement.kind in (Kind.everybody, Kind.anybody):
+        if statement.kind in (FindingKind.everybody, FindingKind.anybody):
             told.add((statement.value, tuple(sorted(statement.cell.items()))))
     grid, schema = case.counts.grid, case.counts.schema
     groups = 0
@@ -122,7 +127,7 @@ def check_case(case: Case, effort: Effort | None = None) -> Counter[str]:
     assert len(tables), "the true table conforms"
     found = ConformingTables(case.counts, effort or Effort())
     checked = check_bounds(case, tables, found)
-    findings = Findings(found, insiders=INSIDERS, percent=Fraction(30))
+    findings = CertainFindings(found, insiders=INSIDERS, percent=Fraction(30))
     statements = findings.list_statements()
     assert len(statements) == sum(findings.numbers.values())
     for statement in statements:
@@ -145,10 +150,12 @@ def check_case(case: Case, effort: Effort | None = None) -> Counter[str]:
     return checked + Counter(cases=1)
 
 
-def check_hidden(case: Case, tables: Counts, statements: list[Statement]) -> None:
+def check_hidden(case: Case, tables: Counts, statements: list[DisclosureStatement]) -> None:
     """Check that exactly those hidden cells are recovered that have one value in all tables."""
     recovered = {
-        case.counts.locate_cell(each.cell) for each in statements if each.kind is Kind.recovered
+        case.counts.locate_cell(each.cell)
+        for each in statements
+        if each.kind is FindingKind.recovered
     }
     for known in case.counts.tables:
         if known.hidden is None:
@@ -237,8 +244,10 @@ def test_a_coalition_that_is_one_too_small_is_caught() -> None:
     for _ in range(60):
         case = draw_case(rng, hiding=False, zeros=False)
         tables = case.list_tables()
-        for statement in Findings(ConformingTables(case.counts), insiders=2).list_statements():
-            if statement.kind is Kind.coalition and statement.insiders is not None:
+        for statement in CertainFindings(
+            ConformingTables(case.counts), insiders=2
+        ).list_statements():
+            if statement.kind is FindingKind.coalition and statement.insiders is not None:
                 smaller = replace(statement, insiders=statement.insiders - 1)
                 seen += not holds(case, tables, smaller)
     assert seen > 10
@@ -249,7 +258,7 @@ def test_answers_to_asked_cells_have_two_tables_in_hand() -> None:
     answers: Counter[Answer] = Counter()
     for number in range(30):
         case = draw_case(rng, hiding=number % 2 == 1, zeros=number % 3 == 0)
-        findings = Findings(ConformingTables(case.counts))
+        findings = CertainFindings(ConformingTables(case.counts))
         tables = case.list_tables()
         view = case.counts.grid.full
         cell = int(rng.integers(case.counts.schema.size))

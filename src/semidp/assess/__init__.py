@@ -7,7 +7,8 @@ what the counts prove. `foreign` audits samples, functions and odds-ratio tests.
 `privacy_functions` holds the privacy function of any tool; `opendp` reads the measurements of
 OpenDP (the extra ``opendp``), `events` those of dp-accounting, which `renyi` bounds. `swapping` and
 `cell_keys` put what statistical offices do without noise, or with noise by keys, on the same ruler;
-`swap_laws` and `distinguishing` hold the laws.
+`swap_laws` and `distinguishing` hold the laws. `disclosure` says what exact numbers give away by
+themselves.
 """
 
 from semidp.assess import opendp
@@ -15,6 +16,8 @@ from semidp.assess.attack import audit_mechanism
 from semidp.assess.attack_bounds import noise_energy
 from semidp.assess.attacked_pairs import choose_pair, claims_of_release, given_pairs, worst_pair
 from semidp.assess.cell_keys import PerturbationTable, assess_cell_keys
+from semidp.assess.disclosure.published_counts import ReadingRules
+from semidp.assess.disclosure.review import Disclosure
 from semidp.assess.events import dp_sgd, event_guarantee, event_to_json
 from semidp.assess.foreign import audit_function, audit_samples
 from semidp.assess.pairs import Pair
@@ -29,9 +32,11 @@ from semidp.assess.swapping import (
 
 __all__ = [
     "CellLaw",
+    "Disclosure",
     "Pair",
     "PerturbationTable",
     "PrivacyFunction",
+    "ReadingRules",
     "Stratum",
     "Swap",
     "SwapRule",

@@ -35,6 +35,7 @@ from semidp.cli._output import (
 from semidp.cli.analyze import analyze, compare
 from semidp.cli.audit import audit
 from semidp.cli.census import ESTIMATE_EXAMPLES, census, estimate, reproduce
+from semidp.cli.disclosure import disclosure
 from semidp.cli.explore import explore
 from semidp.cli.guarantee import guarantee
 from semidp.cli.intervals import intervals, model
@@ -134,6 +135,14 @@ COMMANDS: dict[Callable[..., None], tuple[str, tuple[str, ...]]] = {
                 "semidp release people.csv --group region --mean age --bounds age=0,100 --rho 0.5"
                 " --out means"
             ),
+        ),
+    ),
+    disclosure: (
+        "what exact totals or published tables give away",
+        (
+            "semidp disclosure people.csv --exact sex,region --exact region,smoker",
+            "semidp disclosure --totals sexes.csv --totals regions.csv",
+            "semidp disclosure table.csv --suppressed c --below 5 --total Total",
         ),
     ),
     explore: (

@@ -19,6 +19,7 @@ from semidp.cli._output import grid, harmless, kind_and_a, print_json, print_row
 from semidp.cli._totals import build_scope
 from semidp.errors import InputError, Refused
 from semidp.inference.records.table_proposal import ProposedTable, TableProposal, propose_tables
+from semidp.present.disclosure_words import brief_rows, review_totals
 from semidp.present.report.sentences import Outlook, comparison, forecast
 from semidp.promise.exact import count_noun, format_rounded_up, plain
 from semidp.promise.guarantee import Scope
@@ -186,11 +187,14 @@ def analyze(
         budget, target = spending.budget()
         budgets = (budget,)
     document = analysis(scope, plan.tables[0].features, budgets, target, invariants)
+    given_away = review_totals(scope.dataspace) if invariants else None
+    document["disclosure"] = None if given_away is None else given_away.to_json()
     printing.warn(scope.warnings)
     if printing.json:
         print_json(document)
     else:
-        print_rows(rows(document), width=12)
+        more = [] if given_away is None else brief_rows(given_away)
+        print_rows([*rows(document), *more], width=12)
 
 
 def analysis(

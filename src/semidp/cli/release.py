@@ -32,6 +32,7 @@ from semidp.cli._output import (
 from semidp.cli._rehearsal import found_budget, rehearse
 from semidp.cli._running import Linking, Measuring, Presenting, Running, read_places
 from semidp.errors import InputError
+from semidp.present.disclosure_words import disclosure_notice
 from semidp.present.release import Release
 from semidp.present.report.place_sections import list_unmatched_places
 from semidp.present.report.sentences import cautions, summary, together_disclosed, weakness
@@ -204,7 +205,8 @@ def _carried_out(
     with charge_said(options.book), naming_options(options.force):
         if partition is not None:
             interrupt_notes.append(lambda: _unfinished_text(out))
-        return run_plan(Release, plan, source, replace(options, tell=tell), partition), told
+        options = replace(options, tell=tell, review=disclosure_notice)
+        return run_plan(Release, plan, source, options, partition), told
 
 
 @command

@@ -70,6 +70,11 @@ def _nobody_told(sentences: Sequence[str]) -> None:
     """Say nothing."""
 
 
+def _nothing_reviewed(scope: Scope) -> Sequence[str]:
+    """Find nothing."""
+    return ()
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class RunOptions:
     """How a plan is carried out.
@@ -104,6 +109,8 @@ class RunOptions:
     tell
         Told, before anything is charged, which levels look alike, and for which tables whole
         numbers with all totals may not be found.
+    review
+        Asked, before anything is charged, what to tell of what is public; it sees nothing else.
     jobs
         By parts: the number of worker processes; with 1 parts are carried out here. With more, the
         data must be a file or an address.
@@ -139,6 +146,7 @@ class RunOptions:
     inputs: Iterable[str | Path] = ()
     finish: Callable[[Path, Collection[str]], None] = _nothing_to_finish
     tell: Callable[[Sequence[str]], None] = _nobody_told
+    review: Callable[[Scope], Sequence[str]] = _nothing_reviewed
     jobs: int = 1
     resume: bool = False
     presentation: Presentation | Mapping[str, Any] = AS_USUAL
@@ -398,7 +406,7 @@ def _in_one_piece(
         refuse_sheets(prepared.plan, prepared.scope.dataspace)
     if options.resolved_presentation.places is not None:
         refuse_map(options.resolved_presentation.places, prepared.plan, prepared.scope.dataspace)
-    options.tell(lookalikes(prepared.scope.dataspace.schema))
+    options.tell((*lookalikes(prepared.scope.dataspace.schema), *options.review(prepared.scope)))
     session = None if ledger is None else Session()
     with charge_told(ledger):
         # A fit may fail after the noise is drawn: whatever fails from here on says that the charge

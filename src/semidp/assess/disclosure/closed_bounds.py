@@ -127,8 +127,7 @@ def list_terms(counts: PublishedCounts) -> tuple[list[View], list[View]]:
 
     Every clique but the first has a separator; the empty one stands for n.
     """
-    ordered = junction_order(counts.cliques)
-    assert ordered is not None, "asked only for decomposable margins"
+    ordered = junction_order(counts.cliques) or []
     separators = [separator for _, _, separator in _edges(ordered)]
     return ordered, separators
 
@@ -139,9 +138,7 @@ def _finder(counts: PublishedCounts) -> Find:
 
     def find(view: View) -> Counts:
         if view not in kept:
-            summed = counts.find_exact(view)
-            assert summed is not None, "a view within an exact clique"
-            kept[view] = summed
+            kept[view] = counts.require_exact(view)
         return kept[view]
 
     return find

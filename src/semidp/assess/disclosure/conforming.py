@@ -17,9 +17,6 @@ from semidp.assess.disclosure.published_counts import UNBOUNDED, PublishedCounts
 from semidp.promise.progress import Progress, silent
 from semidp.promise.schema.margins import Mask, View, is_within_view, join
 
-NARROWED_CELLS = 2**20
-"""The largest crossing whose cells take part in the steps of arithmetic."""
-
 
 @dataclass(eq=False)
 class ConformingTables:
@@ -66,7 +63,7 @@ class ConformingTables:
     def narrowed(self) -> Narrowing:
         """What follows step by step; the crossing takes part where it is small enough."""
         crossing = self.counts.crossing
-        small = self.counts.grid.count_margin_cells(crossing) <= NARROWED_CELLS
+        small = self.counts.grid.count_margin_cells(crossing) <= self.effort.cells
         return Narrowing.from_counts(self.counts, [crossing] if small else [])
 
     def bound(self, view: View) -> Bounds:
@@ -85,7 +82,8 @@ class ConformingTables:
             if closed is not None:
                 return closed
         program = self.find_program(view)
-        if program is not None:
+        most = self.effort.crossing if cells is None else self.effort.columns
+        if program is not None and program.size <= most:
             return program.bound(view, cells, self.progress)
         return self._bound_by_steps(view)
 
@@ -109,7 +107,7 @@ class ConformingTables:
     def _bound_by_steps(self, view: View) -> Bounds:
         """Outer bounds from sums and differences; no table is in hand."""
         grid = self.counts.grid
-        further = view if grid.count_margin_cells(view) <= NARROWED_CELLS else None
+        further = view if grid.count_margin_cells(view) <= self.effort.cells else None
         narrowed = self.narrowed
         if further is not None and further not in narrowed.lower:
             narrowed = Narrowing.from_counts(self.counts, [further])

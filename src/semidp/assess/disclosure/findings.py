@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from semidp.assess.disclosure.closed_bounds import Bounds
-from semidp.assess.disclosure.conforming import NARROWED_CELLS, ConformingTables
+from semidp.assess.disclosure.conforming import ConformingTables
 from semidp.assess.disclosure.narrowing import LOWER, UPPER
-from semidp.assess.disclosure.proofs import Explainer
+from semidp.assess.disclosure.proofs import Explainer, merge_proofs
 from semidp.assess.disclosure.published_counts import UNBOUNDED, PublishedCounts
 from semidp.promise.schema.margins import Counts, Mask, View, is_within_view, list_axes, meet
 
@@ -29,7 +29,7 @@ LISTED = 1_000
 """So many statements are listed with their proofs; all are counted."""
 
 
-class Kind(StrEnum):
+class FindingKind(StrEnum):
     """What a statement says; the worst first."""
 
     everybody = "everybody"
@@ -44,7 +44,7 @@ class Kind(StrEnum):
     asked = "asked"
 
 
-REVEALING = (Kind.everybody, Kind.recovered)
+REVEALING = (FindingKind.everybody, FindingKind.recovered)
 """What a release says before anything is charged: somebody's value is known for certain."""
 
 
@@ -57,7 +57,7 @@ class Answer(StrEnum):
 
 
 @dataclass(frozen=True, eq=False)
-class Statement:
+class DisclosureStatement:
     """One statement about one cell.
 
     Parameters
@@ -83,7 +83,7 @@ class Statement:
         Of `coalition`: how many members have to share what they know.
     """
 
-    kind: Kind
+    kind: FindingKind
     cell: dict[str, str]
     lower: int
     upper: int | None
@@ -120,18 +120,18 @@ class Statement:
 class _Found:
     """A statement without its words: a proof is written only where it is listed."""
 
-    kind: Kind
+    kind: FindingKind
     view: View
     cell: int
     rank: int
     lower: int
     upper: int
     sharp: bool
-    axis: int | None = None
+    axis: int = -1
 
 
 @dataclass(eq=False)
-class Findings:
+class CertainFindings:
     """Everything certain that follows from published counts.
 
     Parameters
@@ -158,18 +158,16 @@ class Findings:
         return self.tables.counts
 
     @cached_property
-    def numbers(self) -> dict[Kind, int]:
+    def numbers(self) -> dict[FindingKind, int]:
         """How many statements of each kind there are."""
         found = Counter(each.kind for each in self._found)
-        return {kind: found[kind] for kind in Kind if found[kind]}
+        return {kind: found[kind] for kind in FindingKind if found[kind]}
 
     @cached_property
     def crossing_bounds(self) -> Bounds | None:
         """The bounds of every cell of the crossing; None where these are too many to look at."""
         crossing = self.counts.crossing
-        if self.counts.grid.count_margin_cells(crossing) > max(
-            NARROWED_CELLS, self.tables.effort.columns
-        ):
+        if self.counts.grid.count_margin_cells(crossing) > self.tables.effort.cells:
             return None
         return self.tables.bound(crossing)
 
@@ -188,7 +186,7 @@ class Findings:
             "sharp": int(bounds.sharp.sum()),
         }
 
-    def list_statements(self, most: int = LISTED) -> list[Statement]:
+    def list_statements(self, most: int = LISTED) -> list[DisclosureStatement]:
         """Return the worst statements, with their proofs."""
         return [self._write(found) for found in islice(self._found, most)]
 
@@ -196,14 +194,9 @@ class Findings:
 
     @cached_property
     def _found(self) -> list[_Found]:
-        # The crossing first: where it is small, what it says settles all coarser tables.
-        self.crossing_bounds  # noqa: B018
-        found = [
-            *self._find_groups(),
-            *self._find_hidden(),
-            *self._find_counts(),
-        ]
-        order = {kind: place for place, kind in enumerate(Kind)}
+        # Hidden cells first, while there is time; groups rest on the crossing.
+        found = [*self._find_hidden(), *self._find_counts(), *self._find_groups()]
+        order = {kind: place for place, kind in enumerate(FindingKind)}
         return sorted(found, key=lambda each: (order[each.kind], each.rank))
 
     @cached_property
@@ -215,7 +208,7 @@ class Findings:
         many = np.prod([float(depth + 1) for depth in named]) > _MOST_VIEWS
         chosen = []
         for view in _few_features(crossing) if many else views:
-            if not any(view) or grid.count_margin_cells(view) > NARROWED_CELLS:
+            if not any(view) or grid.count_margin_cells(view) > self.tables.effort.cells:
                 continue
             inside = any(is_within_view(view, clique) for clique in self.counts.cliques)
             if self.tables.is_closed or self.crossing_bounds is not None or inside:
@@ -261,7 +254,7 @@ class Findings:
         held = np.flatnonzero(support.ravel())
         child = dict(zip(labels[held].tolist(), held.tolist(), strict=True))
         for cell in np.flatnonzero(same).tolist():
-            kind = Kind.everybody if lower[cell] else Kind.anybody
+            kind = FindingKind.everybody if lower[cell] else FindingKind.anybody
             yield _Found(
                 kind,
                 view,
@@ -296,7 +289,7 @@ class Findings:
             if coarser in support:
                 empty = empty & grid.spread(support[coarser], coarser, view).astype(bool)
         for cell in np.flatnonzero(empty).tolist():
-            yield _Found(Kind.nobody, view, cell, cell, 0, 0, True)
+            yield _Found(FindingKind.nobody, view, cell, cell, 0, 0, True)
 
     def _find_coalitions(self, view: View, axis: int, same: Mask) -> Iterator[_Found]:
         """Yield groups where so many members without a value know that all others have it."""
@@ -314,7 +307,7 @@ class Findings:
             lower = int(bounds.lower.ravel()[cell])
             whole = int(size.ravel()[cell])
             sharp = bool(np.broadcast_to(bounds.sharp, bounds.lower.shape).ravel()[cell])
-            yield _Found(Kind.coalition, view, cell, whole, lower, whole, sharp, axis)
+            yield _Found(FindingKind.coalition, view, cell, whole, lower, whole, sharp, axis)
 
     def _find_hidden(self) -> Iterator[_Found]:
         """Yield suppressed and rounded cells that are known again."""
@@ -326,7 +319,7 @@ class Findings:
             lower, upper = bounds.lower.ravel(), bounds.upper.ravel()
             for cell in cells.tolist():
                 low, high = int(lower[cell]), int(upper[cell])
-                kind = Kind.recovered if low == high else Kind.within
+                kind = FindingKind.recovered if low == high else FindingKind.within
                 if low == high or self._is_close(low, high):
                     sharp = bool(bounds.sharp.ravel()[cell])
                     yield _Found(kind, known.view, cell, low, low, high, sharp)
@@ -354,31 +347,37 @@ class Findings:
         published = self.counts.find_exact(view) is not None
         for cell in np.flatnonzero(lower >= 1).tolist():
             low, high = int(lower.ravel()[cell]), int(upper.ravel()[cell])
-            kind = Kind.exists if low < high else Kind.alone if low == 1 else Kind.fixed
+            kind = (
+                FindingKind.exists
+                if low < high
+                else FindingKind.alone
+                if low == 1
+                else FindingKind.fixed
+            )
             # A published count is no finding, unless it is of one person.
-            if not published or kind is Kind.alone:
+            if not published or kind is FindingKind.alone:
                 exact = bool(np.asarray(sharp).ravel()[cell])
                 rank = cell - (0 if published else 2**40)
                 yield _Found(kind, view, cell, rank, low, high, exact)
 
     # --- words ------------------------------------------------------------------------------------
 
-    def _write(self, found: _Found) -> Statement:
+    def _write(self, found: _Found) -> DisclosureStatement:
         self._explainer.sources.clear()
         cell = self.counts.name_cell(found.view, found.cell)
         value, insiders = None, None
-        if found.axis is not None:
+        if found.axis >= 0:
             value = self.counts.schema.features[found.axis].names[found.view[found.axis] - 1]
         writing: Callable[[_Found], list[str]] = {
-            Kind.everybody: self._prove_group,
-            Kind.anybody: self._prove_group,
-            Kind.coalition: self._prove_coalition,
-            Kind.nobody: lambda each: self._explainer.explain(each.view, each.cell, UPPER),
+            FindingKind.everybody: self._prove_group,
+            FindingKind.anybody: self._prove_group,
+            FindingKind.coalition: self._prove_coalition,
+            FindingKind.nobody: lambda each: self._explainer.explain(each.view, each.cell, UPPER),
         }.get(found.kind, self._prove_count)
-        if found.kind is Kind.coalition:
+        if found.kind is FindingKind.coalition:
             insiders = found.upper - found.lower
         proof = writing(found)
-        return Statement(
+        return DisclosureStatement(
             kind=found.kind,
             cell=cell,
             lower=found.lower,
@@ -393,13 +392,12 @@ class Findings:
     def _prove_count(self, found: _Found) -> list[str]:
         """Prove both ends of a count, where both say something."""
         lines = self._explainer.explain(found.view, found.cell, LOWER) if found.lower else []
-        if found.kind is not Kind.exists:
-            lines += self._explainer.explain(found.view, found.cell, UPPER)
-        return lines
+        if found.kind is FindingKind.exists:
+            return lines
+        return merge_proofs(lines, self._explainer.explain(found.view, found.cell, UPPER))
 
     def _prove_group(self, found: _Found) -> list[str]:
         """Prove that nobody in a group has another value."""
-        assert found.axis is not None, "a group has a value"
         grid = self.counts.grid
         group = _coarsen(found.view, found.axis)
         labels = grid.labels(group, found.view)
@@ -431,12 +429,10 @@ class Findings:
         ]
 
     def _name_value(self, found: _Found) -> str:
-        assert found.axis is not None, "a group has a value"
         name = self.counts.schema.features[found.axis].names[found.view[found.axis] - 1]
         return f"{name} {self.counts.name_cell(found.view, found.cell)[name]}"
 
     def _prove_coalition(self, found: _Found) -> list[str]:
-        assert found.axis is not None, "a group has a value"
         group = _coarsen(found.view, found.axis)
         place = self._explainer.project(found.view, found.cell, group)
         lines = self._explainer.explain(group, place, LOWER)
@@ -452,7 +448,7 @@ class Findings:
 
     # --- a cell that is asked for -----------------------------------------------------------------
 
-    def ask(self, levels: dict[str, str], most_rows: int = 1_000) -> Statement:
+    def ask(self, levels: dict[str, str], most_rows: int = 1_000) -> DisclosureStatement:
         """Return what is known of one cell, with two tables in hand where it is not certain."""
         view, cell = self.counts.locate_cell(levels)
         bounds = self.tables.bound_cells(view, [cell])
@@ -461,7 +457,7 @@ class Findings:
         self._explainer.sources.clear()
         proof = self._explainer.explain(view, cell, LOWER) if lower else []
         if upper < UNBOUNDED:
-            proof += self._explainer.explain(view, cell, UPPER)
+            proof = merge_proofs(proof, self._explainer.explain(view, cell, UPPER))
         answer = Answer.undecided
         examples: tuple[tuple[dict[str, Any], ...], ...] = ()
         if lower == upper:
@@ -469,8 +465,8 @@ class Findings:
         elif least < most:
             answer = Answer.not_certain
             examples = self._show_tables(view, cell, most_rows)
-        return Statement(
-            kind=Kind.asked,
+        return DisclosureStatement(
+            kind=FindingKind.asked,
             cell=self.counts.name_cell(view, cell),
             lower=lower,
             upper=None if upper >= UNBOUNDED else upper,

@@ -91,11 +91,17 @@ class Narrowing:
             for part in views
             if whole != part and is_within_view(whole, part)
         ]
+        # Sums of few parts first: they make short proofs.
+        cells = self.counts.grid.count_margin_cells
+        pairs.sort(key=lambda pair: cells(pair[1]) / cells(pair[0]))
+        for whole, part in pairs:
+            self._subtract_upper(whole, part)
         for _ in range(MOST_SWEEPS):
             before = len(self.steps)
-            for whole, part in pairs:
-                self._add_up(whole, part)
-                self._subtract(whole, part)
+            # Proofs are shortest if upper bounds spread first, and lower ones follow from them.
+            for rule in (self._subtract_lower, self._subtract_upper, self._add_up):
+                for whole, part in pairs:
+                    rule(whole, part)
             self._fill_gaps()
             self._check()
             if len(self.steps) == before:
@@ -109,16 +115,21 @@ class Narrowing:
         self._move(whole, LOWER, lower, whole, part)
         self._move(whole, UPPER, upper, whole, part)
 
-    def _subtract(self, whole: View, part: View) -> None:
-        """Narrow a part by its sum and the other parts."""
+    def _subtract_lower(self, whole: View, part: View) -> None:
+        """A part is at least its sum less the most of the other parts."""
         grid = self.counts.grid
-        low, high = self.lower[part], self.upper[part]
-        others_high = grid.spread(grid.sum(high, whole, part), whole, part) - high
-        others_low = grid.spread(grid.sum(low, whole, part), whole, part) - low
-        least = grid.spread(self.lower[whole], whole, part) - others_high
-        most = grid.spread(self.upper[whole], whole, part)
-        most = np.where(most >= UNBOUNDED, UNBOUNDED, most - others_low)
+        high = self.upper[part]
+        others = grid.spread(grid.sum(high, whole, part), whole, part) - high
+        least = grid.spread(self.lower[whole], whole, part) - others
         self._move(part, LOWER, least, whole, part)
+
+    def _subtract_upper(self, whole: View, part: View) -> None:
+        """A part is at most its sum less the least of the other parts."""
+        grid = self.counts.grid
+        low = self.lower[part]
+        others = grid.spread(grid.sum(low, whole, part), whole, part) - low
+        most = grid.spread(self.upper[whole], whole, part)
+        most = np.where(most >= UNBOUNDED, UNBOUNDED, most - others)
         self._move(part, UPPER, most, whole, part)
 
     def _fill_gaps(self) -> None:

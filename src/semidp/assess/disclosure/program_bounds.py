@@ -36,21 +36,27 @@ _TOLERANCE = 1e-6
 
 @dataclass(frozen=True)
 class Effort:
-    """How much work programs may take.
+    """How much work bounds may take; without `seconds` it does not depend on the machine.
 
     Parameters
     ----------
+    cells
+        The largest table whose cells are all looked at.
     columns
-        The most cells of a program.
+        The most cells of a program of which single cells are asked.
+    crossing
+        The most cells of a program that is asked for all of them.
     solves
         The most linear programs.
     search
         The work of CP-SAT in its own units, about seconds: the same on every machine.
     seconds
-        A limit of time on top; None where results must not depend on the machine.
+        A limit of time on top.
     """
 
+    cells: int = 2**20
     columns: int = 200_000
+    crossing: int = 8_000
     solves: int = 1_000_000
     search: float = 1_000.0
     seconds: float | None = None
@@ -60,8 +66,8 @@ class Effort:
         return Clock(self, time.monotonic())
 
 
-QUICK = Effort(columns=3_000, solves=4_000, search=2.0)
-"""For pages that must be the same on every machine, and quick."""
+QUICK = Effort(cells=2**16, columns=600, crossing=600, solves=1_200, search=1.0)
+"""For pages and notices: quick, and the same on every machine."""
 
 
 @dataclass
@@ -105,7 +111,7 @@ class Certificate:
 
 
 @dataclass(frozen=True, eq=False)
-class _Sums:
+class _ProgramRows:
     """Rows of a program: sums of columns, the cell that each is of (-1: none), and its bounds."""
 
     matrix: Any
@@ -178,19 +184,19 @@ class Program:
         return [int(start) for start in np.cumsum(sizes)]
 
     @cached_property
-    def _system(self) -> _Sums:
+    def _system(self) -> _ProgramRows:
         """What the columns must satisfy: published sums, and what blocks share."""
         from scipy import sparse
 
         grid = self.counts.grid
-        parts: list[_Sums] = []
+        parts: list[_ProgramRows] = []
         for known in self.counts.tables:
             gap = np.zeros(known.lower.shape, dtype=np.int64) if known.gap is None else known.gap
             lower, upper = known.lower.ravel(), known.upper.ravel()
             told = np.flatnonzero((lower > 0) | (upper < UNBOUNDED) | (gap.ravel() > 0))
             names = [(known.view, int(cell)) for cell in told]
             matrix = self.locate(known.view)[told]
-            parts.append(_Sums(matrix, names, lower[told], upper[told], gap.ravel()[told]))
+            parts.append(_ProgramRows(matrix, names, lower[told], upper[told], gap.ravel()[told]))
         for place, block in enumerate(self.blocks[1:], start=1):
             shared = meet(block, join(*self.blocks[:place]))
             parent = next(
@@ -198,8 +204,8 @@ class Program:
             )
             matrix = self._sum_block(place, shared) - self._sum_block(parent, shared)
             zeros = np.zeros(grid.count_margin_cells(shared), dtype=np.int64)
-            parts.append(_Sums(matrix, [(shared, -1)] * len(zeros), zeros, zeros, zeros))
-        return _Sums(
+            parts.append(_ProgramRows(matrix, [(shared, -1)] * len(zeros), zeros, zeros, zeros))
+        return _ProgramRows(
             sparse.csr_array(sparse.vstack([part.matrix for part in parts])),
             [name for part in parts for name in part.names],
             np.concatenate([part.lower for part in parts]),
@@ -367,6 +373,9 @@ class Program:
             (model.minimize if sense > 0 else model.maximize)(objective)
         solver = cp_model.CpSolver()
         solver.parameters.num_workers = 1
+        # The presolve of ortools 9 aborts the whole process on a rare small model, and is no
+        # faster here.
+        solver.parameters.cp_model_presolve = False
         solver.parameters.random_seed = 1
         solver.parameters.max_deterministic_time = self.clock.search_left
         left = self.clock.seconds_left

@@ -19,8 +19,10 @@ from semidp.assess.disclosure.program_bounds import Certificate
 from semidp.assess.disclosure.published_counts import EXACT_TOTALS, UNBOUNDED, KnownTable
 from semidp.promise.schema.margins import View, is_within_view
 
-_MOST_SENTENCES = 8
+_MOST_SENTENCES = 12
+_MOST_STEPS = 200
 _LISTED = 6
+_MOST_TERMS = 12
 
 _SEARCHED = (
     "No table of whole numbers with all published numbers has {less} {where}: a search through all"
@@ -66,6 +68,7 @@ class Explainer:
             self._by_steps(view, cell, side, value),
             self._by_parts(view, cell, side, value),
             self._by_certificate(view, cell, side, value),
+            self._by_steps(view, cell, side, value, most=_MOST_STEPS),
         ):
             if proof:
                 return proof
@@ -98,7 +101,8 @@ class Explainer:
             return f"There are {_span(lower, upper)} records in all."
         if upper == 0:
             return f"{self._margin(known)} shows nobody in {where}."
-        return f"{self._margin(known)} shows {_span(lower, upper)} in {where}."
+        verb = "shows" if lower == upper else "allows"
+        return f"{self._margin(known)} {verb} {_span(lower, upper)} in {where}."
 
     def _margin(self, known: KnownTable) -> str:
         names = self.tables.counts.schema.list_view_names(known.view)
@@ -114,8 +118,7 @@ class Explainer:
         total = 0
         written: list[str] = []
         for sign, part in terms:
-            exact = counts.find_exact(part)
-            assert exact is not None, "a clique or a separator"
+            exact = counts.require_exact(part)
             place = self.project(view, cell, part)
             number = int(exact.ravel()[place])
             total += sign * number
@@ -129,7 +132,9 @@ class Explainer:
         name = self.name(view, cell)
         return name if name.startswith("(") else f"({name})"
 
-    def _by_steps(self, view: View, cell: int, side: int, value: int) -> list[str]:
+    def _by_steps(
+        self, view: View, cell: int, side: int, value: int, most: int = _MOST_SENTENCES
+    ) -> list[str]:
         narrowed = self.tables.narrowed
         if view not in narrowed.lower:
             return []
@@ -137,12 +142,24 @@ class Explainer:
         if narrowed.value_at(view, side, cell, last) != value:
             return []
         lines: dict[str, None] = {}
-        self._trace(view, side, cell, last, lines)
-        return list(lines) if len(lines) <= _MOST_SENTENCES else []
+        self._trace(view, side, cell, last, lines, most)
+        if len(lines) <= _MOST_SENTENCES:
+            return list(lines)
+        if most == _MOST_SENTENCES:
+            return []
+        return ["Sums and differences of published numbers end with:", *list(lines)[-4:]]
 
-    def _trace(self, view: View, side: int, cell: int, before: int, lines: dict[str, None]) -> None:
+    def _trace(
+        self,
+        view: View,
+        side: int,
+        cell: int,
+        before: int,
+        lines: dict[str, None],
+        most: int = _MOST_SENTENCES,
+    ) -> None:
         """Add the sentences that lead to a bound, those it rests on first."""
-        if len(lines) > _MOST_SENTENCES:
+        if len(lines) > most:
             return
         narrowed = self.tables.narrowed
         found = narrowed.find_step(view, side, cell, before)
@@ -155,7 +172,7 @@ class Explainer:
             return
         place, step = found
         if step.whole == step.part:
-            self._trace(view, 1 - side, cell, place, lines)
+            self._trace(view, 1 - side, cell, place, lines, most)
             gap = next(known for known in narrowed.tables_of(view) if known.gap is not None)
             self.sources.add(gap.source)
             text = "is suppressed as 0 or at least the threshold, so it is"
@@ -163,21 +180,23 @@ class Explainer:
                 f"{self.name(view, cell)} {text} {_side(side)} {step_value(step, cell)}."
             )
         elif step.view == step.whole:
-            self._trace_sum(step, cell, place, lines)
+            self._trace_sum(step, cell, place, lines, most)
         else:
-            self._trace_difference(step, cell, place, lines)
+            self._trace_difference(step, cell, place, lines, most)
 
     def _parts(self, step: Step, whole: int) -> list[int]:
         labels = self.tables.counts.grid.labels(step.whole, step.part)
         return np.flatnonzero(labels == whole).tolist()
 
-    def _trace_sum(self, step: Step, cell: int, place: int, lines: dict[str, None]) -> None:
+    def _trace_sum(
+        self, step: Step, cell: int, place: int, lines: dict[str, None], most: int
+    ) -> None:
         narrowed = self.tables.narrowed
         numbers = []
         for part in self._parts(step, cell):
             number = narrowed.value_at(step.part, step.side, part, place)
             if number:
-                self._trace(step.part, step.side, part, place, lines)
+                self._trace(step.part, step.side, part, place, lines, most)
                 numbers.append(f"{number:,}")
         total = step_value(step, cell)
         written = " + ".join(numbers) or "0"
@@ -187,29 +206,32 @@ class Explainer:
             else f"{self.name(step.view, cell)} is {_side(step.side)} {total:,}."
         )
 
-    def _trace_difference(self, step: Step, cell: int, place: int, lines: dict[str, None]) -> None:
+    def _trace_difference(
+        self, step: Step, cell: int, place: int, lines: dict[str, None], most: int
+    ) -> None:
         narrowed = self.tables.narrowed
         side = step.side
         whole = self.project(step.part, cell, step.whole)
-        self._trace(step.whole, side, whole, place, lines)
+        self._trace(step.whole, side, whole, place, lines, most)
         numbers, others = [f"{narrowed.value_at(step.whole, side, whole, place):,}"], []
         for part in self._parts(step, whole):
             if part == cell:
                 continue
             number = narrowed.value_at(step.part, 1 - side, part, place)
             if number or side == LOWER:
-                self._trace(step.part, 1 - side, part, place, lines)
+                self._trace(step.part, 1 - side, part, place, lines, most)
             if number:
                 numbers.append(f"{number:,}")
                 others.append(self.name(step.part, part))
         total = step_value(step, cell)
         mine, sum_name = self.name(step.part, cell), self.name(step.whole, whole)
         if not others:
-            lines.setdefault(
-                f"So {mine} is {_side(side)} {total:,}, like {sum_name}."
-                if side == UPPER
-                else f"So all {total:,} of {sum_name} are in {mine}."
-            )
+            if side == LOWER:
+                text = f"So all {total:,} of {sum_name} are in {mine}."
+            else:
+                same = f"{mine} is at most {total:,}, like {sum_name}"
+                text = f"So {same}." if total else f"So nobody is in {mine}."
+            lines.setdefault(text)
             return
         lines.setdefault(
             f"{mine} is {_side(side)} {' − '.join(numbers)} = {total:,}: {sum_name} less"
@@ -246,7 +268,7 @@ class Explainer:
             return []
         sense = 1 if side == LOWER else -1
         certificate = program.prove(view, cell, sense)
-        if certificate is None:
+        if certificate is None or not certificate.terms:
             return []
         proven = sense * certificate.value
         rounded = math.ceil(proven) if side == LOWER else math.floor(proven)
@@ -261,7 +283,7 @@ class Explainer:
         terms = [term for term in certificate.terms if term[2] >= 0]
         terms.sort(key=lambda term: -sense * term[0])
         written: list[str] = []
-        for factor, part, place, number in terms[:_LISTED]:
+        for factor, part, place, number in terms[:_MOST_TERMS]:
             times = sense * factor
             mark = " − " if times < 0 else (" + " if written else "")
             several = "" if abs(times) == 1 else f"{abs(times)} × "
@@ -269,7 +291,7 @@ class Explainer:
             for known in self.tables.counts.tables:
                 if known.view == part:
                     self.sources.add(known.source)
-        more = f" and {len(terms) - _LISTED} more" if len(terms) > _LISTED else ""
+        more = f" and {len(terms) - _MOST_TERMS} more" if len(terms) > _MOST_TERMS else ""
         text = "".join(written) + more
         result = f"{sense * certificate.value * certificate.denominator}"
         if certificate.denominator > 1:
@@ -301,3 +323,17 @@ def _listing(names: Iterable[str]) -> str:
     listed = list(names)
     more = f" and {len(listed) - _LISTED} more" if len(listed) > _LISTED else ""
     return ", ".join(listed[:_LISTED]) + more
+
+
+def merge_proofs(lower: list[str], upper: list[str]) -> list[str]:
+    """Return the proofs of both bounds as one: what is at least and at most the same *is* it.
+
+    >>> merge_proofs(["(a) is at least 6 − 4 = 2."], ["(a) is at most 6 − 4 = 2."])
+    ['(a) is 6 − 4 = 2.']
+    """
+    twins = {line.replace(" is at least ", " is at most "): line for line in lower}
+    merged = []
+    for line in lower:
+        both = line.replace(" is at least ", " is at most ")
+        merged.append(both.replace(" is at most ", " is ") if both in upper else line)
+    return merged + [line for line in upper if line not in twins]

@@ -125,6 +125,13 @@ class PublishedCounts:
                 return self.grid.sum(known.lower, view, known.view)
         return None
 
+    def require_exact(self, view: View) -> Counts:
+        """Return the counts of a view that lies within an exact table."""
+        counts = self.find_exact(view)
+        if counts is None:
+            raise InputError("these counts do not follow from one exact table")
+        return counts
+
     def possible(self, view: View) -> Mask:
         """Return the cells of a view that no declared structural zero rules out."""
         shape = self.grid.compute_margin_shape(view)
@@ -135,9 +142,7 @@ class PublishedCounts:
     def without_view(self, view: View, instead: Iterable[View] = ()) -> "PublishedCounts":
         """Return what is known if one exact table is not published, or only some of its margins."""
         kept = [known for known in self.tables if known.view != view]
-        counts = self.find_exact(view)
-        if counts is None:
-            raise InputError("only an exact total can be left out")
+        counts = self.require_exact(view)
         for coarser in instead:
             summed = self.grid.sum(counts, coarser, view)
             kept.append(KnownTable(coarser, summed, summed))
@@ -273,10 +278,8 @@ class ReadingRules:
         return least, self.below - 1, 0
 
     def _secondary(self) -> tuple[int, int, int]:
-        assert self.below is not None, "checked when the rules were made"
-        if self.zeros == "maybe":
-            return 0, UNBOUNDED, self.below
-        return self.below, UNBOUNDED, 0
+        least = self.below or 0
+        return (0, UNBOUNDED, least) if self.zeros == "maybe" else (least, UNBOUNDED, 0)
 
     def _rounded(self, count: int, base: int) -> tuple[int, int, int]:
         if count % base:

@@ -40,6 +40,7 @@ from starlette.routing import Route
 
 from semidp._version import __version__
 from semidp.errors import InputError, SemidpError, name_options
+from semidp.present.disclosure_words import disclosure_sections
 from semidp.present.explore.controls import (
     CONTROL,
     KINDS,
@@ -355,6 +356,7 @@ class Page:
         values["curves"] = list(curves)
         values["moves"] = moves(prepared.scope)
         values["counted"] = counted_text(prepared.scope)
+        values["given_away"] = disclosure_sections(prepared.scope)
         values["typed"] = _format_budget(plan)
         return values
 

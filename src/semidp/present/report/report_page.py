@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 import numpy as np
 
+from semidp.present.disclosure_words import disclosure_sections
 from semidp.present.report import sentences
 from semidp.present.report.glossary import GLOSSARY
 from semidp.present.report.place_sections import place_sections
@@ -128,11 +129,16 @@ def _render_figure(figure: Any) -> Any:
 
 
 def _sections(release: ReleaseFiles) -> list[Section]:
-    """Return the sections of all results, and that of the parts."""
+    """Return the sections of all results, of the parts, and of what the exact totals give away."""
     sections = []
     for result in release.results:
         sections += result.sections(release.form)
-    return [*sections, *place_sections(release), *_parts_sections(release)]
+    return [
+        *sections,
+        *place_sections(release),
+        *_parts_sections(release),
+        *disclosure_sections(release.scope),
+    ]
 
 
 def moves(scope: Scope) -> list[dict[str, Any]]:

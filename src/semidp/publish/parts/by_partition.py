@@ -112,7 +112,7 @@ def run_parts(kind: type[_R], plan: Plan, data: Any, options: RunOptions, partit
                 whole.refuse_place(work, written)
                 # What is foreseen to be published otherwise than in one piece is told before
                 # anything is charged.
-                options.tell(whole.foreseen)
+                options.tell((*whole.foreseen, *options.review(whole.scope)))
                 # Noted before the charge: a run that is killed right after that is gone on with,
                 # and not charged anew.
                 session = Session(unfinished.run_name)

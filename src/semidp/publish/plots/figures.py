@@ -103,7 +103,9 @@ def flatten_table(
     return counts.reshape(len(rows), -1), rows, columns
 
 
-def heatmap(schema: Schema, counts: NDArray[Any], axes: Any = None) -> Figure | None:
+def heatmap(
+    schema: Schema, counts: NDArray[Any], axes: Any = None, label: str = "published count"
+) -> Figure | None:
     """Draw a large table of counts as shades; None where it is too large even for that.
 
     Examples
@@ -128,7 +130,7 @@ def heatmap(schema: Schema, counts: NDArray[Any], axes: Any = None) -> Figure | 
         below, beside = _sides(schema)
         axes.set(xlabel=below, ylabel=beside)
         axes.grid(visible=False)
-        bar = figure.colorbar(image, ax=axes, label="published count")
+        bar = figure.colorbar(image, ax=axes, label=label)
         grouped_ticks(bar.ax.yaxis)
     return figure
 

@@ -1,0 +1,261 @@
+"""Published tables as CSV files, of any origin: with totals, suppressed and rounded cells.
+
+A file is *long* (a column for each feature, then one of counts; a row a cell) or *crossed* (its
+first header holds two features, as ``ward\\diagnosis``; the other headers are levels of the
+second). A level that is the word for totals stands for all levels. Cells that a file does not list
+are not known.
+"""
+
+import csv
+import io
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from semidp.assess.disclosure.published_counts import (
+    UNBOUNDED,
+    KnownTable,
+    PublishedCounts,
+    ReadingRules,
+)
+from semidp.errors import DataError, InputError
+from semidp.promise.schema.counts import Table
+from semidp.promise.schema.features import Feature
+from semidp.promise.schema.margins import View
+from semidp.promise.schema.schema import Schema, StructuralZero
+
+COUNT = "count"
+_CROSSED = "\\"
+_MOST_CELLS = 2**24
+
+Row = tuple[dict[str, str], str]  # the levels of a cell, and what was published of it
+
+
+@dataclass(frozen=True)
+class TableFile:
+    """The rows of one published table."""
+
+    name: str
+    features: tuple[str, ...]
+    rows: tuple[Row, ...]
+
+
+def read_file(path: Path, count: str | None = None) -> TableFile:
+    """Return the rows of a CSV file; `count` names its column of counts, the last unless given."""
+    try:
+        text = Path(path).read_text(encoding="utf-8-sig")
+    except OSError:
+        raise InputError(f"there is no table {path}, or it cannot be read") from None
+    except UnicodeDecodeError:
+        raise DataError(f"the table {path} is not UTF-8 text") from None
+    return read_text(path.name, text, count)
+
+
+def read_text(name: str, text: str, count: str | None = None) -> TableFile:
+    """Return the rows of the text of a CSV file.
+
+    >>> read_text("t.csv", "ward\\\\ill,y,n\\nA,1,c\\n").rows
+    (({'ward': 'A', 'ill': 'y'}, '1'), ({'ward': 'A', 'ill': 'n'}, 'c'))
+    """
+    try:
+        lines = [line for line in csv.reader(io.StringIO(text), strict=True) if any(line)]
+    except csv.Error:
+        raise DataError(f"the table {name} is not a CSV file") from None
+    if len(lines) < 2:
+        raise DataError(f"the table {name} holds no row below its header")
+    header, *body = [[cell.strip() for cell in line] for line in lines]
+    if any(len(line) != len(header) for line in body):
+        raise DataError(f"a row of the table {name} has not as many cells as its header")
+    if len(set(header)) < len(header) or not all(header):
+        raise DataError(f"the table {name} needs a header of different names")
+    if _CROSSED in header[0]:
+        return _read_crossed(name, header, body)
+    column = count or (COUNT if COUNT in header else header[-1])
+    if column not in header or len(header) < 2:
+        raise DataError(f"the table {name} needs columns of features and one of counts")
+    place = header.index(column)
+    features = tuple(feature for feature in header if feature != column)
+    rows = []
+    for line in body:
+        levels = {name: level for name, level in zip(header, line, strict=True) if name != column}
+        rows.append((levels, line[place]))
+    return TableFile(name, features, tuple(rows))
+
+
+def _read_crossed(name: str, header: list[str], body: list[list[str]]) -> TableFile:
+    down, _, across = (part.strip() for part in header[0].partition(_CROSSED))
+    if not down or not across or down == across:
+        raise DataError(f"the first header of {name} names two features, such as ward\\diagnosis")
+    rows = []
+    for label, *cells in body:
+        for level, cell in zip(header[1:], cells, strict=True):
+            rows.append(({down: label, across: level}, cell))
+    return TableFile(name, (down, across), tuple(rows))
+
+
+def read_counts(
+    files: Sequence[TableFile],
+    rules: ReadingRules,
+    total: str | None = None,
+    features: Iterable[Feature] = (),
+    zeros: Iterable[StructuralZero] = (),
+) -> PublishedCounts:
+    """Return what published tables say together.
+
+    Parameters
+    ----------
+    files
+        The tables.
+    rules
+        How their cells are read.
+    total
+        The word for totals among the levels.
+    features, zeros
+        Declared features, such as nested ones, and structural zeros. Levels of other features are
+        those that the files list.
+
+    Examples
+    --------
+    >>> files = [read_text("t.csv", "ward\\\\ill,y,n,Total\\nA,c,4,6\\nB,3,c,5\\nTotal,5,6,11\\n")]
+    >>> counts = read_counts(files, ReadingRules(suppressed=("c",), below=5), "Total")
+    >>> [(known.view, known.lower.tolist()) for known in counts.tables]
+    [((1, 1), [[1, 4], [3, 1]]), ((1, 0), [6, 5]), ((0, 1), [5, 6]), ((0, 0), 11)]
+    """
+    if not files:
+        raise InputError("give at least one table")
+    schema = _build_schema(files, total, features, zeros)
+    known: list[KnownTable] = []
+    for file in files:
+        known += _read_tables(file, schema, rules, total)
+    return PublishedCounts(schema, tuple(known))
+
+
+def _build_schema(
+    files: Sequence[TableFile],
+    total: str | None,
+    features: Iterable[Feature],
+    zeros: Iterable[StructuralZero],
+) -> Schema:
+    declared = list(features)
+    owned = {name for feature in declared for name in feature.names}
+    levels: dict[str, dict[str, None]] = {}
+    for file in files:
+        for cell, _ in file.rows:
+            for name, level in cell.items():
+                if level != total and name not in owned:
+                    levels.setdefault(name, {})[level] = None
+    used = {name for file in files for name in file.features}
+    empty = used - owned - set(levels)
+    if empty:
+        raise DataError(f"{sorted(empty)[0]!r} has no level but totals")
+    kept = [feature for feature in declared if used & set(feature.names)]
+    kept += [Feature(name, list(found)) for name, found in levels.items()]
+    names = {name for feature in kept for name in feature.names}
+    inside = [zero for zero in zeros if names.issuperset(dict(zero.levels))]
+    return Schema(kept, inside)
+
+
+def _read_tables(
+    file: TableFile, schema: Schema, rules: ReadingRules, total: str | None
+) -> list[KnownTable]:
+    """Return one table for each set of features that rows of a file name."""
+    grouped: dict[View, list[tuple[Mapping[str, str], str]]] = {}
+    for levels, text in file.rows:
+        named = {name: level for name, level in levels.items() if level != total}
+        grouped.setdefault(schema.view(named), []).append((named, text))
+    tables = []
+    for view, rows in grouped.items():
+        size = schema.grid.count_margin_cells(view)
+        if size > _MOST_CELLS:
+            raise DataError(f"the table {file.name} has more than {_MOST_CELLS:,} cells")
+        lower = np.zeros(size, dtype=np.int64)
+        upper = np.full(size, UNBOUNDED, dtype=np.int64)
+        gap = np.zeros(size, dtype=np.int64)
+        listed = np.zeros(size, dtype=bool)
+        for cell, text in zip(_locate(file, schema, view, rows), _texts(rows), strict=True):
+            read = rules.read_cell(text)
+            if read is None:
+                raise DataError(
+                    f"the table {file.name} holds {text[:20]!r}, which is no count and no declared"
+                    " mark of a suppressed cell (⟨suppressed⟩)"
+                )
+            if listed[cell]:
+                raise DataError(f"the table {file.name} gives one cell twice")
+            lower[cell], upper[cell], gap[cell] = read
+            listed[cell] = True
+        shape = schema.grid.compute_margin_shape(view)
+        hidden = listed & (lower < upper)
+        tables.append(
+            KnownTable(
+                view,
+                lower.reshape(shape),
+                upper.reshape(shape),
+                gap.reshape(shape) if gap.any() else None,
+                hidden.reshape(shape),
+                file.name,
+            )
+        )
+    return tables
+
+
+def _texts(rows: Sequence[tuple[Mapping[str, str], str]]) -> list[str]:
+    return [text for _, text in rows]
+
+
+def _locate(
+    file: TableFile,
+    schema: Schema,
+    view: View,
+    rows: Sequence[tuple[Mapping[str, str], str]],
+) -> list[int]:
+    """Return the flat cell of a view that each row is about."""
+    if not any(view):
+        return [0] * len(rows)
+    part = schema.restrict(schema.list_view_names(view))
+    codes = []
+    for feature in part.features:
+        columns = {
+            name: [levels[name] for levels, _ in rows]
+            for name in feature.names
+            if all(name in levels for levels, _ in rows)
+        }
+        try:
+            codes.append(feature.locate_leaves(columns))
+        except DataError:
+            raise DataError(
+                f"the table {file.name} holds a level of {feature.name!r} that is not declared"
+            ) from None
+    return [int(flat) for flat in np.ravel_multi_index(tuple(codes), part.shape)]
+
+
+def read_records(file: TableFile, schema: Schema) -> Table:
+    """Return whole records that somebody knows; a column ``count`` says how many each row is."""
+    missing = [feature.name for feature in schema.features if feature.name not in file.features]
+    if missing:
+        raise DataError(
+            f"known records are whole: {file.name} has no column {missing[0]!r}; leave out totals"
+            " by it, or give it"
+        )
+    rows = [(levels, text) for levels, text in file.rows]
+    counts = np.zeros(schema.size, dtype=np.int64)
+    for cell, (_, text) in zip(_locate(file, schema, schema.grid.full, rows), rows, strict=True):
+        if not (text.isascii() and text.isdigit() and len(text) <= 12):
+            raise DataError(f"a count of {file.name} is no whole number")
+        counts[cell] += int(text)
+    return Table(schema, counts.reshape(schema.shape))
+
+
+def read_record_file(path: Path) -> TableFile:
+    """Return a CSV file of records, one a row, or with a column ``count``."""
+    try:
+        text = Path(path).read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError):
+        raise InputError(f"there is no file of records {path}, or it cannot be read") from None
+    header, _, rest = text.partition("\n")
+    names = next(csv.reader([header.strip()]), [])
+    if COUNT not in [name.strip() for name in names]:
+        lines = [line for line in rest.splitlines() if line.strip()]
+        text = "\n".join([f"{header.strip()},{COUNT}", *(f"{line},1" for line in lines)])
+    return read_text(path.name, text, COUNT)

@@ -1,0 +1,254 @@
+"""How what exact numbers give away is said and drawn: rows for a terminal, a section of the report,
+a notice before a release is charged, and a picture of the widths of bounds.
+"""
+
+from functools import lru_cache
+
+import numpy as np
+
+from semidp.assess.disclosure.findings import Answer, DisclosureStatement, FindingKind
+from semidp.assess.disclosure.published_counts import UNBOUNDED
+from semidp.assess.disclosure.review import WORST, Disclosure, TotalChange
+from semidp.promise.exact import count_noun
+from semidp.promise.guarantee import Scope
+from semidp.promise.spaces.dataspace import Dataspace
+from semidp.promise.spaces.linked import LinkedDataspace
+from semidp.publish.plots.figures import flatten_table, heatmap
+from semidp.publish.plots.style import ORANGE, Figure
+from semidp.publish.results.sections import Section
+
+HEADING = "What the exact totals give away"
+_ABOUT = (
+    "The guarantee compares datasets that have the same exact totals. It says nothing about what"
+    " these totals prove by themselves. This part does, from the totals alone, without any noisy"
+    " number."
+)
+_MOST_DRAWN = 10_000
+
+_WORDS: dict[FindingKind, tuple[str, str]] = {
+    FindingKind.everybody: (
+        "group in which everybody has the same value",
+        "groups in which everybody has the same value",
+    ),
+    FindingKind.coalition: (
+        "group whose members can work out the value of all others",
+        "groups whose members can work out the value of all others",
+    ),
+    FindingKind.recovered: ("hidden cell recovered exactly", "hidden cells recovered exactly"),
+    FindingKind.within: (
+        "hidden cell recovered approximately",
+        "hidden cells recovered approximately",
+    ),
+    FindingKind.alone: ("cell that holds exactly one record", "cells that hold exactly one record"),
+    FindingKind.fixed: ("unpublished cell known exactly", "unpublished cells known exactly"),
+    FindingKind.exists: (
+        "unpublished cell known to hold somebody",
+        "unpublished cells known to hold somebody",
+    ),
+    FindingKind.anybody: (
+        "possible group whose members would all have the same value",
+        "possible groups whose members would all have the same value",
+    ),
+    FindingKind.nobody: (
+        "combination that nobody has, though no published number says so",
+        "combinations that nobody has, though no published number says so",
+    ),
+}
+
+
+def count_statements(numbers: dict[FindingKind, int]) -> str:
+    """Say how much is certain.
+
+    >>> count_statements({FindingKind.everybody: 1, FindingKind.alone: 2})
+    '1 group in which everybody has the same value; 2 cells that hold exactly one record'
+    """
+    said = [count_noun(numbers[kind], *words) for kind, words in _WORDS.items() if kind in numbers]
+    return "; ".join(said) or "nothing"
+
+
+def state(statement: DisclosureStatement) -> str:
+    """Say what a statement says, without its proof."""
+    levels = statement.cell
+    where = ", ".join(f"{name} {level}" for name, level in levels.items()) or "all records"
+    if statement.value is not None:
+        group = [f"{name} {level}" for name, level in levels.items() if name != statement.value]
+        who = ", ".join(group) or "all records"
+        what = f"{statement.value} {levels[statement.value]}"
+        if statement.kind is FindingKind.coalition:
+            members = count_noun(statement.insiders or 0, "member")
+            return f"{who}: {members} without {what} would know that all others have it"
+        if statement.kind is FindingKind.anybody:
+            return f"whoever is in {who} has {what}"
+        return f"everybody in {who} has {what} ({_span(statement)})"
+    if statement.kind is FindingKind.nobody:
+        return f"nobody is in {where}"
+    if statement.kind is FindingKind.asked:
+        return f"{where}: {_span(statement)}, {statement.answer}"
+    return f"{where}: {_span(statement)}"
+
+
+def _span(statement: DisclosureStatement) -> str:
+    if statement.upper is None:
+        text = f"{statement.lower:,} or more"
+    elif statement.lower == statement.upper:
+        return f"{statement.lower:,}"
+    else:
+        text = f"{statement.lower:,} to {statement.upper:,}"
+    return text if statement.sharp else f"{text} (outer bounds)"
+
+
+def describe_change(change: TotalChange) -> str:
+    """Say what would be certain without a total."""
+    numbers = "none of it" if not change.numbers else count_statements(change.numbers)
+    if not change.instead:
+        return f"without {change.without}: {numbers}"
+    return f"with {', '.join(change.instead)} instead of {change.without}: {numbers}"
+
+
+def disclosure_rows(found: Disclosure) -> list[tuple[str, str]]:
+    """Write what published numbers give away for a terminal."""
+    names = [" × ".join(found.counts.schema.list_view_names(view)) for view in found.counts.cliques]
+    rows = [("published", "; ".join(filter(None, names)) or "only the number of records")]
+    for answer in found.answers:
+        rows.append(("asked", state(answer)))
+        rows += [("", sentence) for sentence in answer.proof]
+        for number, table in enumerate(answer.examples, start=1):
+            cells = [
+                f"{', '.join(str(level) for name, level in row.items() if name != 'count')}"
+                f" {row['count']:,}"
+                for row in table[:8]
+            ]
+            more = f"; and {len(table) - 8} more" if len(table) > 8 else ""
+            rows.append(("", f"table {number} that agrees: {'; '.join(cells)}{more}"))
+        if answer.answer is Answer.undecided:
+            rows.append(("", "no two tables that differ were found in the time given"))
+    rows.append(("certain", count_statements(found.numbers)))
+    rows += [("cells", text) for text in _cell_words(found)]
+    for statement in found.statements:
+        rows.append((str(statement.kind), state(statement)))
+        rows += [("", sentence) for sentence in statement.proof]
+        if len(statement.tables) > 1:
+            rows.append(("", f"from {' and '.join(statement.tables)} together"))
+    left = sum(found.numbers.values()) - len(found.statements)
+    if left > 0:
+        rows.append(("more", f"{left:,} further statements are counted above and not listed"))
+    rows += [("change", describe_change(change)) for change in found.changes]
+    return rows
+
+
+def _cell_words(found: Disclosure) -> list[str]:
+    """Say how many cells of the crossing are settled."""
+    cells = found.findings.count_cells()
+    names = " × ".join(found.counts.schema.list_view_names(found.counts.crossing))
+    if cells is None:
+        return [f"{names} has too many cells to look at each"]
+    if not names:
+        return []
+    text = (
+        f"{names}: {count_noun(cells['cells'], 'cell')}, {cells['certain']:,} certain,"
+        f" {cells['not certain']:,} not certain, {cells['undecided']:,} undecided"
+    )
+    outer = cells["cells"] - cells["sharp"]
+    return [f"{text}; {outer:,} with outer bounds only" if outer else text]
+
+
+@lru_cache(maxsize=4)
+def review_totals(dataspace: Dataspace) -> Disclosure | None:
+    """Return what exact totals give away, by quick work; None if nothing but the number of records
+    is exact.
+    """
+    return Disclosure.from_dataspace(dataspace) if dataspace.margins else None
+
+
+def disclosure_paragraphs(dataspace: Dataspace, found: Disclosure) -> list[str]:
+    """Return what the section says before its list."""
+    paragraphs = [_ABOUT]
+    numbers = found.numbers
+    if numbers:
+        paragraphs.append(f"Certain are: {count_statements(numbers)}.")
+    else:
+        paragraphs.append("Nothing about a single person or group was found to be certain.")
+    cells = found.findings.count_cells()
+    if isinstance(dataspace, LinkedDataspace):
+        paragraphs.append("Only the totals of members were looked at, not those of units.")
+    elif cells is None or cells["undecided"]:
+        paragraphs.append(
+            "Not every cell was decided here; semidp disclosure looks further, as long as it is"
+            " given time."
+        )
+    if numbers:
+        changes = [describe_change(change) for change in found.changes]
+        if changes:
+            paragraphs.append(f"What would be certain {'; '.join(changes)}.")
+    return paragraphs
+
+
+def brief_rows(found: Disclosure) -> list[tuple[str, str]]:
+    """Write the counts, the worst statements and what would change, for `semidp analyze`."""
+    rows = [("gives away", f"the exact totals by themselves: {count_statements(found.numbers)}")]
+    for statement in found.statements[:WORST]:
+        rows.append(("", f"{state(statement)}. {' '.join(statement.proof)}"))
+    if found.numbers:
+        rows += [("", describe_change(change)) for change in found.changes]
+    return rows
+
+
+def disclosure_sections(scope: Scope) -> list[Section]:
+    """Return the section of the report; none where only the number of records is exact."""
+    found = review_totals(scope.dataspace)
+    if found is None:
+        return []
+    rows = [(state(each), " ".join(each.proof)) for each in found.statements[:WORST]]
+    return [
+        Section(
+            heading=HEADING,
+            paragraphs=disclosure_paragraphs(scope.dataspace, found),
+            columns=("certain", "why") if rows else (),
+            rows=rows,
+            names=2,
+            figure=width_figure(found),
+            figure_label="Widths of the bounds of every cell, with certain cells marked",
+            caption=(
+                "The lighter a cell, the less is left open about its count. Certain cells are"
+                " marked with a dot."
+            ),
+        )
+    ]
+
+
+def disclosure_notice(scope: Scope) -> list[str]:
+    """Return a warning before a release is charged, where its exact totals reveal somebody's
+    value; they alone are read.
+    """
+    found = review_totals(scope.dataspace)
+    if found is None or not found.reveals:
+        return []
+    worst = found.statements[0]
+    return [
+        "The exact totals reveal values by themselves, whatever the noise:"
+        f" {count_statements(found.numbers)}. For example, {state(worst)}. semidp disclosure says"
+        " why, and which total to leave out."
+    ]
+
+
+def width_figure(found: Disclosure) -> Figure | None:
+    """Draw the width of the bounds of every cell of the crossing; certain cells are marked.
+
+    None where there is nothing to draw: one feature, or too many cells.
+    """
+    bounds = found.findings.crossing_bounds
+    crossing = found.counts.crossing
+    if bounds is None or sum(depth > 0 for depth in crossing) < 2:
+        return None
+    if not 1 < bounds.lower.size <= _MOST_DRAWN or bounds.method == "published":
+        return None
+    schema = found.counts.schema.restrict(found.counts.schema.list_view_names(crossing))
+    widths = np.where(bounds.upper >= UNBOUNDED, np.nan, bounds.upper - bounds.lower)
+    figure = heatmap(schema, widths.reshape(schema.shape), label="width of the bounds")
+    if figure is None:
+        return None
+    matrix, _, _ = flatten_table(schema, widths.reshape(schema.shape))
+    down, across = np.nonzero(matrix == 0)
+    size = float(np.clip(420 / max(matrix.shape), 4, 60))
+    figure.axes[0].scatter(across, down, s=size, color=ORANGE, edgecolors="white", linewidths=0.6)
+    return figure
