@@ -54,7 +54,7 @@ from semidp.publish.statistics.protocol.requests import Request
 from semidp.publish.statistics.quantiles.request import QuantileRequest
 from semidp.publish.statistics.regression.request import Model, RegressionRequest
 from semidp.publish.statistics.sums.request import GroupRequest
-from semidp.publish.statistics.tables.request import TableRequest
+from semidp.publish.statistics.tables.asked import TableRequest
 from semidp.publish.survey import public_scope
 
 Names = str | tuple[str, ...] | Margin

@@ -23,7 +23,7 @@ from semidp.promise.spaces.dataspace import Margin
 from semidp.promise.tradeoff.budget import Budget
 from semidp.promise.tradeoff.smooth import Gaussian
 from semidp.publish.plan import Plan
-from semidp.publish.statistics.tables.request import TableRequest
+from semidp.publish.statistics.tables.asked import TableRequest
 
 FEATURES = (Feature("age", ("young", "old", "older")), Feature("region", ("n", "s", "w")))
 PLAN = Plan(

@@ -18,7 +18,7 @@ from semidp.promise.tradeoff.budget import Budget
 from semidp.promise.tradeoff.curves import zcdp
 from semidp.publish.plan import Plan
 from semidp.publish.sources.opening import open_source
-from semidp.publish.statistics.tables.request import TableRequest
+from semidp.publish.statistics.tables.asked import TableRequest
 
 SECRET = "a secret name"
 

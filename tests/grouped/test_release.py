@@ -33,7 +33,7 @@ from semidp.publish.statistics.outcomes.confidence import Confidence
 from semidp.publish.statistics.outcomes.request import Statistic, binary_outcome
 from semidp.publish.statistics.regression.request import RegressionRequest
 from semidp.publish.statistics.sums.request import GroupRequest
-from semidp.publish.statistics.tables.request import TableRequest
+from semidp.publish.statistics.tables.asked import TableRequest
 
 pytestmark = pytest.mark.pictures
 

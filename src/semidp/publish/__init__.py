@@ -20,7 +20,8 @@ from semidp.publish.statistics.regression.linear import LinearFit, Moments, regr
 from semidp.publish.statistics.regression.request import RegressionRequest
 from semidp.publish.statistics.regression.routes import route_values
 from semidp.publish.statistics.sums.request import GroupRequest
-from semidp.publish.statistics.tables.request import TableRequest, TablesRequest
+from semidp.publish.statistics.tables.asked import TableRequest
+from semidp.publish.statistics.tables.request import TablesRequest
 
 __all__ = [
     "Alternative",

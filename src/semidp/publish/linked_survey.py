@@ -33,9 +33,9 @@ from semidp.publish.sources.linked_records import (
 from semidp.publish.sources.opening import Source
 from semidp.publish.sources.reader import Reader
 from semidp.publish.sources.readings import declared_kinds
+from semidp.publish.statistics.tables.asked import TableRequest
 from semidp.publish.statistics.tables.linked_published import COMMAND_PREFIX
 from semidp.publish.statistics.tables.linked_request import LinkedTablesRequest
-from semidp.publish.statistics.tables.request import TableRequest
 from semidp.publish.survey import public_scope, read_schema
 
 MEMBER_SHARE, UNIT_SHARE = "tables", f"{COMMAND_PREFIX}tables"

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from attrs import evolve, field, frozen
 
@@ -29,7 +29,7 @@ from semidp.publish.statistics.protocol.request_defaults import read_entries
 
 if TYPE_CHECKING:
     from semidp.publish.statistics.protocol.requests import Request
-    from semidp.publish.statistics.tables.request import TableRequest
+    from semidp.publish.statistics.tables.asked import TableRequest
 
 
 class AdjacencyChoice(StrEnum):
@@ -121,7 +121,7 @@ def _requests(value: "Iterable[Request | TableRequest]") -> "tuple[Request, ...]
     asked = tuple(value)
     # One request alone has no place among others: the kinds of statistics are not looked up for it.
     if len(asked) < 2 and all(hasattr(item, "as_request") for item in asked):
-        return tuple(item.as_request() for item in asked)
+        return tuple(item.as_request() for item in cast("tuple[Request, ...]", asked))
     from semidp.publish.statistics.registry import group_requests
 
     return group_requests(asked)

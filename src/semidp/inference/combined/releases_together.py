@@ -48,9 +48,9 @@ from semidp.publish.results.sections import LISTED_ROWS, Details, Section, first
 from semidp.publish.results.texts import error_text, more
 from semidp.publish.statistics.protocol.results import Noise, Published
 from semidp.publish.statistics.recheck_findings import Findings, close, differences, short
+from semidp.publish.statistics.tables.error_words import misses_totals
 from semidp.publish.statistics.tables.linked_published import COMMAND_PREFIX, UNITS_PREFIX
 from semidp.publish.statistics.tables.refit import FittedTable, Refit, intervals_hold, note_fits
-from semidp.publish.statistics.tables.words import misses_totals
 from semidp.publish.survey import find_semi_adjacency
 
 _R = TypeVar("_R", bound=ReleaseValue)

@@ -457,7 +457,7 @@ def application(desk: PlanForecasts, token: str, port: int) -> Starlette:
 def check_typed(plan: Plan, typed: str) -> None:
     """Refuse a release unless the budget that it spends was typed: ``mu = 1``, ``mu 1`` or ``1``.
 
-    >>> from semidp.publish.statistics.tables.request import TableRequest
+    >>> from semidp.publish.statistics.tables.asked import TableRequest
     >>> from semidp.promise.tradeoff.budget import Budget
     >>> plan = Plan([TableRequest(["sex"], Budget.gdp(1))])
     >>> check_typed(plan, "mu = 1.0")

@@ -105,7 +105,8 @@ def list_choices(request: Request) -> list[tuple[Mapping[str, Any], Any]]:
     """Return what would have been chosen to ask for a request, thing by thing; nothing where that
     cannot be chosen.
 
-    >>> from semidp.publish.statistics.tables.request import TableRequest, TablesRequest
+    >>> from semidp.publish.statistics.tables.asked import TableRequest
+    >>> from semidp.publish.statistics.tables.request import TablesRequest
     >>> [
     ...     values
     ...     for values, _ in list_choices(
@@ -126,7 +127,7 @@ def alternatives(request: Request, mechanism: Mechanism) -> list[OtherAnswer]:
     >>> from semidp.promise.tradeoff.budget import Budget
     >>> from semidp.promise.mechanisms.examples import two_way
     >>> from semidp.promise.mechanisms.selection import select_mechanism
-    >>> from semidp.publish.statistics.tables.request import TableRequest
+    >>> from semidp.publish.statistics.tables.asked import TableRequest
     >>> alternatives(TableRequest(["sex", "region"]), select_mechanism(two_way()[0], Budget.gdp(1)))
     []
     """
@@ -138,8 +139,9 @@ def of_answers(request: Request) -> Request | None:
     """Return the same statistic of those who answered, where who did is private; None where no kind
     knows how.
 
-    >>> from semidp.publish.statistics.tables.request import TableRequest
-    >>> of_answers(TableRequest(["sex"]).as_request()) is None
+    >>> from semidp.publish.statistics.tables.asked import TableRequest
+    >>> from semidp.publish.statistics.tables.request import TablesRequest
+    >>> of_answers(TablesRequest([TableRequest(["sex"])])) is None
     True
     """
     for kind in kinds():

@@ -35,6 +35,9 @@ ERRORS_TEXT = (
 )
 """What is said above a list of tables with their errors."""
 
+NONE_FOUND = "No whole numbers with all totals were found for the table"
+"""How a warning begins that a table misses some of its totals."""
+
 
 @dataclass(frozen=True)
 class CellErrors:
@@ -195,3 +198,11 @@ def cautions(tables: Sequence[CellErrors], titles: Sequence[str]) -> list[str]:
         f"Noise dominates more than a quarter of the cells in {len(affected):,} of {len(tables):,}"
         f" tables ({', '.join(names)}{beyond}): {advice}."
     ]
+
+
+def misses_totals(name: str, where: str = "") -> str:
+    """Say that a table, everywhere or in some parts, has no whole numbers with all its totals."""
+    return (
+        f"{NONE_FOUND} {name!r}{where}: its counts there are whole and not negative, but miss some"
+        " totals."
+    )

@@ -7,13 +7,11 @@ the same number. Everything after the measurement is post-processing of public v
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from semidp.promise.guarantee import Scope
-from semidp.promise.mechanisms.mechanism import Measurement
 from semidp.promise.mechanisms.residual_noise import ResidualMechanism
 from semidp.promise.progress import Progress
 from semidp.promise.schema.margins import (
@@ -30,17 +28,10 @@ from semidp.promise.schema.margins import (
 )
 from semidp.promise.sensitivity.products import ProductSpace
 from semidp.promise.sensitivity.residuals import list_coarser_views
-from semidp.publish.comparisons import find_separate_loss
 from semidp.publish.fitting.problem import Infeasible
 from semidp.publish.fitting.tables import Fit, fit_alike, fit_totals
 from semidp.publish.half_widths import INTERVALS_BELOW, table_half_widths
 from semidp.publish.results.published_table import FitKind, Fitted, PublishedTable
-from semidp.publish.statistics.protocol.results import mechanism_fields
-from semidp.publish.statistics.tables.published import PublishedTables, StoredFit
-
-if TYPE_CHECKING:
-    from semidp.publish.statistics.tables.request import TablesRequest
-
 
 _CELLS_TOGETHER = 100_000  # of tables that are fitted together
 _FEW = 64  # views below a table that are looked up one by one
@@ -51,34 +42,8 @@ a circle."""
 NOT_ALL = "No whole numbers with all its totals were found."
 """How the note of a table begins that has no whole numbers with all its totals."""
 
-
-def published_tables(
-    request: "TablesRequest",
-    mechanism: ResidualMechanism,
-    measured: Measurement,
-    scope: Scope,
-    progress: Progress,
-    stored: Sequence[StoredFit] = (),
-) -> PublishedTables:
-    """Return what is published of several tables, put together from the measured residuals; their
-    fits may be stored.
-    """
-    names = [table.name for table in request.tables]
-    fit_kinds = [table.fit for table in request.tables]
-    tables = fitted_tables(mechanism, measured.projected, names, fit_kinds, progress, stored)
-    shown = []
-    for table, asked in zip(tables, request.tables, strict=True):
-        shown.append(table.asked_as(asked.features))
-    noisy = np.asarray(measured.noisy, dtype=np.int64)
-    stated = mechanism_fields(request.name, mechanism, measured.private)
-    return PublishedTables(
-        request=request,
-        residuals=mechanism,
-        noisy=noisy,
-        tables=tuple(shown),
-        one_by_one_l2=find_separate_loss(mechanism),
-        **stated,
-    )
+StoredFit = tuple[NDArray[Any], Fitted]
+"""The published numbers of a table, and how they were fitted."""
 
 
 def fitted_tables(

@@ -4,7 +4,7 @@ be expected.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,10 +16,8 @@ from semidp.promise.schema.margins import Totals, junction_order
 from semidp.promise.spaces.dataspace import Dataspace
 from semidp.publish.half_widths import MOST_CELLS, cell_errors
 from semidp.publish.results.texts import errors_text, scale_text, share_text, short_text
+from semidp.publish.statistics.tables.asked import TableRequest
 from semidp.publish.statistics.tables.product_words import ErrorsOfTable, mechanism_lines
-
-if TYPE_CHECKING:
-    from semidp.publish.statistics.tables.request import TableRequest
 
 _SWEEPS = 60
 _CLOSE = 1e-6
@@ -99,7 +97,7 @@ class TableForecast:
 
 
 def forecasts(
-    tables: Sequence["TableRequest"], mechanism: Mechanism, scope: Scope
+    tables: Sequence[TableRequest], mechanism: Mechanism, scope: Scope
 ) -> tuple[TableForecast, ...]:
     """Return what each of the tables that a mechanism measures would look like."""
     foreseen = []
@@ -108,7 +106,7 @@ def forecasts(
     return tuple(foreseen)
 
 
-def _forecast(table: "TableRequest", errors: dict[str, float], scope: Scope) -> TableForecast:
+def _forecast(table: TableRequest, errors: dict[str, float], scope: Scope) -> TableForecast:
     public = scope.dataspace.restrict_features(table.features)
     size = public.schema.size
     # Of a huge table a mean stands for all cells: it needs no array.

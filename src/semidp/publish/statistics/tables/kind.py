@@ -11,6 +11,7 @@ from semidp.publish.results.published_table import UNNAMED, FitKind
 from semidp.publish.statistics.fields import Chosen, Field, Shape
 from semidp.publish.statistics.parts import BY_PARTS
 from semidp.publish.statistics.protocol.kinds import Kind
+from semidp.publish.statistics.tables.asked import TableRequest, with_numbers
 from semidp.publish.statistics.tables.linked_published import PublishedLinked
 from semidp.publish.statistics.tables.linked_request import (
     TOP_CODE,
@@ -23,12 +24,10 @@ from semidp.publish.statistics.tables.linked_request import (
 from semidp.publish.statistics.tables.published import ALONE, SHARED
 from semidp.publish.statistics.tables.request import (
     PLAN_KEYS,
-    TableRequest,
     TablesRequest,
     group_table_requests,
     list_all_tables,
     read_tables,
-    with_numbers,
     write_tables,
 )
 from semidp.publish.statistics.tables.stored_tables import publish_stored_tables

@@ -15,25 +15,24 @@ from semidp.promise.mechanisms.residual_noise import ResidualMechanism
 from semidp.promise.progress import Progress, silent
 from semidp.promise.schema.margins import Floats, View, list_axes
 from semidp.promise.sensitivity.linked_products import KindSpace, LinkedSpace
-from semidp.promise.sensitivity.products import ProductSpace
-from semidp.promise.spaces.linked import MEMBER, UNIT
+from semidp.promise.spaces.linked import UNIT
 from semidp.publish.half_widths import INTERVALS_BELOW
 from semidp.publish.linked_mechanism import CodedNoise, LinkedMechanism, size_place
 from semidp.publish.results.cells import Columns, Form, PublishedColumns
-from semidp.publish.results.columns import Labels
 from semidp.publish.results.published_table import PublishedTable, tables_by_features
 from semidp.publish.results.sections import Details, Section
 from semidp.publish.size_agreement import add_quarters_feature, assemble_tables
 from semidp.publish.statistics.protocol.results import Published, mechanism_fields
 from semidp.publish.statistics.recheck_findings import close
 from semidp.publish.statistics.tables import linked_words
-from semidp.publish.statistics.tables.by_parts import parts_words
+from semidp.publish.statistics.tables.by_parts import joint_words
 from semidp.publish.statistics.tables.error_words import cautions
+from semidp.publish.statistics.tables.fitting import StoredFit
 from semidp.publish.statistics.tables.linked_fitting import Fit, fitted_kinds
 from semidp.publish.statistics.tables.linked_intervals import LinkedIntervals
-from semidp.publish.statistics.tables.published import IN_ONE_PIECE, PublishedCells, StoredFit
+from semidp.publish.statistics.tables.published import IN_ONE_PIECE, PublishedCells
 from semidp.publish.statistics.tables.residual_files import (
-    RESIDUAL_MEANINGS,
+    linked_columns,
     residuals_from_json,
     residuals_json,
 )
@@ -147,7 +146,9 @@ class PublishedLinked(PublishedCells):
     def noisy_lines(self) -> list[str]:
         """Say how many cells each table has."""
         if self.blocks is not None:
-            return parts_words.linked_lines(self, self.blocks)
+            return joint_words.linked_lines(
+                self.tables, linked_words.noisy_lines(self), self.blocks
+            )
         return linked_words.noisy_lines(self)
 
     def summary_lines(self) -> list[tuple[str, str]]:
@@ -158,7 +159,7 @@ class PublishedLinked(PublishedCells):
         """Return its sections of the report: the errors, and how both kinds agree."""
         sections = linked_words.sections(self, form)
         if self.blocks is not None:
-            sections.append(parts_words.linked_section(self.blocks))
+            sections.append(joint_words.linked_section(self.blocks))
         return sections
 
     def details(self) -> Details:
@@ -171,7 +172,7 @@ class PublishedLinked(PublishedCells):
     def file_words(self, form: Form | None = None) -> list[tuple[str, str]]:
         """Say what their files hold."""
         if self.blocks is not None:
-            return parts_words.joint_file_words(self, self.blocks, form)
+            return joint_words.joint_file_words(self.files(form), self.held_tables(), self.blocks)
         return linked_words.file_words(self, form)
 
     def columns_by_name(self) -> dict[str, PublishedColumns]:
@@ -409,34 +410,6 @@ def _roll_up_counts(
         if all(depth <= deeper for depth, deeper in zip(view, whole, strict=True)):
             return kind.schema.grid.sum(np.asarray(table.counts), view, whole)
     return None
-
-
-def linked_columns(spaces: Sequence[ProductSpace | None], noisy: NDArray[np.int64]) -> Columns:
-    """Return the measured residuals of both kinds as a file has them, one row an entry.
-
-    A kind of which nothing was measured has no space.
-    """
-    names: list[str] = []
-    counted: list[str] = []
-    sizes: list[int] = []
-    all_scales = [np.zeros(0, np.int64)]
-    for kind, space in zip((MEMBER, UNIT), spaces, strict=True):
-        if space is None:
-            continue
-        all_scales.append(space.scales)
-        for view, part in space.parts.items():
-            names.append(" × ".join(space.schema.list_view_names(view)))
-            counted.append(kind)
-            sizes.append(part.stop - part.start)
-    which = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
-    numbered = [np.arange(size) for size in sizes]
-    entries = np.concatenate([np.zeros(0, np.int64), *numbered])
-    scales = np.concatenate(all_scales)
-    kinds = Labels(counted or ["none"], codes=which)
-    residuals = Labels(names or ["none"], codes=which)
-    numbers = {"entry": entries, "scale": scales, "noisy": noisy}
-    meanings = {**RESIDUAL_MEANINGS, "kind": "the kind of record whose residual was measured"}
-    return Columns({"kind": kinds, "residual": residuals}, numbers, meanings, key=())
 
 
 def linked_noise_from_json(entry: Mapping[str, Any], space: LinkedSpace) -> LinkedMechanism:

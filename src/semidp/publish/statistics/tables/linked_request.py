@@ -34,6 +34,8 @@ from semidp.publish.statistics.protocol.request_defaults import (
     require_budget,
 )
 from semidp.publish.statistics.protocol.requests import Forecast, Request, StepsByParts
+from semidp.publish.statistics.tables.asked import TableRequest, file_stem, with_numbers
+from semidp.publish.statistics.tables.fitting import StoredFit
 from semidp.publish.statistics.tables.linked_fitting import refuse_unfitted
 from semidp.publish.statistics.tables.linked_published import (
     COMMAND_PREFIX,
@@ -43,8 +45,6 @@ from semidp.publish.statistics.tables.linked_published import (
     published_linked,
 )
 from semidp.publish.statistics.tables.linked_words import linked_forecasts, noise_lines
-from semidp.publish.statistics.tables.published import StoredFit
-from semidp.publish.statistics.tables.request import TableRequest, file_stem, with_numbers
 from semidp.publish.top_codes import TopCode
 
 if TYPE_CHECKING:

@@ -17,14 +17,18 @@ from semidp.publish.linked_mechanism import LinkedMechanism, published_variances
 from semidp.publish.results.cells import Form
 from semidp.publish.results.sections import Section, first_cells, table_title
 from semidp.publish.results.texts import error_text
-from semidp.publish.statistics.tables.error_words import ERRORS_TEXT, HEADINGS, error_lines
-from semidp.publish.statistics.tables.words import misses_totals
+from semidp.publish.statistics.tables.asked import TableRequest
+from semidp.publish.statistics.tables.error_words import (
+    ERRORS_TEXT,
+    HEADINGS,
+    error_lines,
+    misses_totals,
+)
 from semidp.publish.top_codes import TopCode
 
 if TYPE_CHECKING:
     from semidp.publish.results.published_table import PublishedTable
     from semidp.publish.statistics.tables.linked_published import PublishedLinked
-    from semidp.publish.statistics.tables.request import TableRequest
 
 
 @dataclass(frozen=True)
@@ -65,7 +69,7 @@ class LinkedForecast:
 
 
 def linked_forecasts(
-    tables: Sequence["TableRequest"], mechanism: LinkedMechanism, code: TopCode | None
+    tables: Sequence[TableRequest], mechanism: LinkedMechanism, code: TopCode | None
 ) -> tuple[LinkedForecast, ...]:
     """Return the errors of every table as it is published, once both kinds agree: members first."""
     foreseen = []

@@ -18,8 +18,8 @@ from semidp.publish.statistics.tables.error_words import (
     FEW_TABLES,
     HEADINGS,
     error_lines,
+    misses_totals,
 )
-from semidp.publish.statistics.tables.words import misses_totals
 
 if TYPE_CHECKING:
     from semidp.publish.statistics.tables.published import PublishedTables

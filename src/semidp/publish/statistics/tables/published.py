@@ -19,6 +19,7 @@ from semidp.promise.mechanisms.residual_noise import ResidualMechanism
 from semidp.promise.progress import Progress
 from semidp.promise.schema.margins import junction_order, maximal
 from semidp.promise.sensitivity.products import product_space
+from semidp.publish.comparisons import find_separate_loss
 from semidp.publish.fitting.tables import fit_table
 from semidp.publish.half_widths import INTERVALS_BELOW, cell_half_widths
 from semidp.publish.results.cells import Columns, Form, PublishedColumns, StoredFiles, named_files
@@ -38,8 +39,10 @@ from semidp.publish.statistics.protocol.results import (
 )
 from semidp.publish.statistics.recheck_findings import Trust
 from semidp.publish.statistics.tables import product_words, words
-from semidp.publish.statistics.tables.by_parts import parts_words
+from semidp.publish.statistics.tables.asked import TableRequest, TablesAsked, measurements_stem
+from semidp.publish.statistics.tables.by_parts import joint_words
 from semidp.publish.statistics.tables.error_words import CellErrors, cautions
+from semidp.publish.statistics.tables.fitting import StoredFit, fitted_tables
 from semidp.publish.statistics.tables.residual_files import (
     RESIDUAL_FIELDS,
     residual_columns,
@@ -51,7 +54,6 @@ from semidp.publish.statistics.tables.residual_files import (
 if TYPE_CHECKING:
     from semidp.publish.statistics.protocol.requests import Request
     from semidp.publish.statistics.tables.by_parts.cut_tables import TableBlocks
-    from semidp.publish.statistics.tables.request import TableRequest, TablesRequest
 
 ALONE, SHARED = "tables", "products"
 """What release.json calls its lists: of tables with budgets of their own, and of those that share
@@ -60,9 +62,6 @@ one."""
 IN_ONE_PIECE = "in_one_piece"
 """The field of release.json that tells tables by parts that were published together from those
 whose parts were fitted one by one."""
-
-MEASUREMENTS = "product-measurements"
-"""What the file of the measurements of several tables is called, but for its ending."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -193,7 +192,7 @@ class PublishedTables(PublishedCells):
     noise_fields: ClassVar[tuple[str, ...]] = (*Published.noise_fields, "one_by_one_l2")
     compared_fields: ClassVar[tuple[str, ...]] = RESIDUAL_FIELDS
 
-    request: "TablesRequest"
+    request: TablesAsked
     tables: tuple[PublishedTable, ...]
     residuals: ResidualMechanism | None = field(default=None, repr=False)
     one_by_one_l2: float | None = None
@@ -272,7 +271,7 @@ class PublishedTables(PublishedCells):
     def noisy_lines(self) -> list[str]:
         """Say how many cells have noise."""
         if self.blocks is not None:
-            return parts_words.joint_lines(self, self.blocks)
+            return joint_words.joint_lines(self.tables, self.blocks)
         return (
             words.noisy_lines(self)
             if self.request.is_single_table
@@ -290,7 +289,7 @@ class PublishedTables(PublishedCells):
     def sections(self, form: Form | None = None) -> list[Section]:
         """Return its sections of the report."""
         if self.blocks is not None:
-            return [parts_words.joint_section(self, self.blocks)]
+            return [joint_words.joint_section(self.tables, self.blocks)]
         if self.request.is_single_table:
             return [words.section(self, form)]
         return product_words.sections(self, form)
@@ -298,13 +297,13 @@ class PublishedTables(PublishedCells):
     def details(self) -> Details:
         """Say how the tables were measured and fitted."""
         if self.blocks is not None:
-            return Details(self.name, parts_words.JOINT_DETAILS)
+            return Details(self.name, joint_words.JOINT_DETAILS)
         return words.details(self) if self.request.is_single_table else product_words.details(self)
 
     def file_words(self, form: Form | None = None) -> list[tuple[str, str]]:
         """Say what its files hold."""
         if self.blocks is not None:
-            return parts_words.joint_file_words(self, self.blocks, form)
+            return joint_words.joint_file_words(self.files(form), self.held_tables(), self.blocks)
         if self.request.is_single_table:
             return words.file_words(self, form)
         return product_words.file_words(self, form)
@@ -421,27 +420,8 @@ class PublishedTables(PublishedCells):
         return values
 
 
-def table_stems(name: str) -> tuple[str, str]:
-    """Return what the files of a table are called, but for their endings: its published counts, and
-    its measurements.
-
-    >>> table_stems("table"), table_stems("income")
-    (('table', 'measurements'), ('income', 'income-measurements'))
-    """
-    return name, "measurements" if name == "table" else f"{name}-measurements"
-
-
-def measurements_stem(request: "Request") -> str:
-    """Return what the file of a request's measurements is called, but for its ending."""
-    return request.files[-1].removesuffix(".csv")
-
-
-StoredFit = tuple[NDArray[Any], Fitted]
-"""The published numbers of a table, and how they were fitted."""
-
-
 def published_table(
-    request: "TablesRequest",
+    request: TablesAsked,
     mechanism: Mechanism,
     measured: Measurement,
     scope: Scope,
@@ -483,7 +463,7 @@ def published_table(
 
 
 def _fit_counts(
-    asked: "TableRequest",
+    asked: TableRequest,
     measure: NDArray[Any],
     estimate: NDArray[np.float64],
     scope: Scope,
@@ -501,3 +481,32 @@ def _fit_counts(
     assert counts is not None, "a fit holds whole numbers or real ones"
     how = Fitted(str(kind), fit.method, fit.loss, fit.bound, fit.optimal, fit.note)
     return counts, how
+
+
+def published_tables(
+    request: TablesAsked,
+    mechanism: ResidualMechanism,
+    measured: Measurement,
+    scope: Scope,
+    progress: Progress,
+    stored: Sequence[StoredFit] = (),
+) -> PublishedTables:
+    """Return what is published of several tables, put together from the measured residuals; their
+    fits may be stored.
+    """
+    names = [table.name for table in request.tables]
+    fit_kinds = [table.fit for table in request.tables]
+    tables = fitted_tables(mechanism, measured.projected, names, fit_kinds, progress, stored)
+    shown = []
+    for table, asked in zip(tables, request.tables, strict=True):
+        shown.append(table.asked_as(asked.features))
+    noisy = np.asarray(measured.noisy, dtype=np.int64)
+    stated = mechanism_fields(request.name, mechanism, measured.private)
+    return PublishedTables(
+        request=request,
+        residuals=mechanism,
+        noisy=noisy,
+        tables=tuple(shown),
+        one_by_one_l2=find_separate_loss(mechanism),
+        **stated,
+    )

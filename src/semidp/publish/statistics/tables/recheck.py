@@ -14,6 +14,7 @@ from semidp.promise.progress import silent
 from semidp.publish.results.published_table import FitKind, Fitted
 from semidp.publish.statistics.protocol.rechecks import ResultCheck
 from semidp.publish.statistics.recheck_findings import close
+from semidp.publish.statistics.tables.asked import TableRequest
 from semidp.publish.statistics.tables.fitting import exact_totals, fit_product
 from semidp.publish.statistics.tables.published import PublishedTables
 from semidp.publish.statistics.tables.refit import (
@@ -23,7 +24,6 @@ from semidp.publish.statistics.tables.refit import (
     note_fits,
     refit_table,
 )
-from semidp.publish.statistics.tables.request import TableRequest
 
 Floats = NDArray[np.float64]
 

@@ -3,17 +3,15 @@ other.
 """
 
 import itertools
-import re
 from collections.abc import Iterable, Mapping, Sequence
-from fractions import Fraction
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from attrs import evolve, field, frozen
+from attrs import evolve, frozen
 from numpy.typing import NDArray
 
 from semidp.errors import InputError
-from semidp.promise.exact import Number, exact, positive, texts
+from semidp.promise.exact import texts
 from semidp.promise.guarantee import Scope
 from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
 from semidp.promise.mechanisms.placement import Objective, Workload
@@ -26,21 +24,22 @@ from semidp.promise.sensitivity.products import NotTogether, ProductSpace, produ
 from semidp.promise.sensitivity.query_space import QuerySpace
 from semidp.promise.sensitivity.table_spaces import sensitivity_space
 from semidp.promise.tradeoff.budget import Budget
-from semidp.publish.results.published_table import UNNAMED, FitKind
 from semidp.publish.sources.reader import Reader
 from semidp.publish.statistics.protocol.request_defaults import (
-    PlanEntry,
-    RequestDefaults,
-    checked_budget,
-    file_name,
-    mechanism_name,
-    member,
     noise_values,
     read_entries,
     require_budget,
 )
 from semidp.publish.statistics.protocol.requests import Forecast, Request, StepsByParts
-from semidp.publish.statistics.tables.fitting import exact_totals, published_tables
+from semidp.publish.statistics.tables.asked import (
+    NO_OBJECTIVE,
+    TableRequest,
+    TablesAsked,
+    file_stem,
+    measurements_stem,
+    with_numbers,
+)
+from semidp.publish.statistics.tables.fitting import StoredFit, exact_totals
 from semidp.publish.statistics.tables.forecast import (
     TableForecast,
     forecasts,
@@ -49,138 +48,20 @@ from semidp.publish.statistics.tables.forecast import (
 )
 from semidp.publish.statistics.tables.product_words import together_words
 from semidp.publish.statistics.tables.published import (
-    MEASUREMENTS,
     PublishedTables,
-    StoredFit,
-    measurements_stem,
     published_table,
-    table_stems,
+    published_tables,
 )
 
 if TYPE_CHECKING:
     from semidp.publish.statistics.tables.by_parts.cut_tables import TableBlocks
 
-SHARED_NAME = "product"
-"""The name of tables that share a budget: in a ledger, in release.json, and in the file of
-measurements."""
-_NO_OBJECTIVE = "an objective is for several tables that share a budget other than pure epsilon"
 # mechanisms that draw the noise of every cell by itself, as a part can
 _CELL_BY_CELL = ("gaussian", "laplace")
 
 
-_LARGEST_WEIGHT = Fraction(10**100)  # weights are compared in floating point
-
-
-def _weight(value: Number) -> Fraction:
-    weight = positive(value, "the weight of a table")
-    if not 1 / _LARGEST_WEIGHT <= weight <= _LARGEST_WEIGHT:
-        raise InputError("the weight of a table must lie between 1e-100 and 1e100")
-    return weight
-
-
-def _target(value: Number | None) -> Fraction | None:
-    return None if value is None else positive(value, "the target error of a table")
-
-
-def _table_features(value: Iterable[str]) -> tuple[str, ...]:
-    return texts(value, "the features of a table")
-
-
-def _fit(value: FitKind | str) -> FitKind:
-    return member(FitKind, value, "fit")
-
-
 @frozen
-class TableRequest(PlanEntry):
-    """One table of counts, as a user describes it: its features, how to measure and how to fit it.
-
-    It is no request itself: a plan puts every table into a `TablesRequest`, which is measured and
-    published. A table with a budget is measured alone, in a request of its own. Tables without one
-    share the budget of the plan. Instead of a budget a table may have a target: the largest
-    standard error of its estimates. `prepare` finds the least budget that meets all targets
-    together.
-
-    >>> TableRequest(("sex", "region"), Budget.pure(1)).name
-    'table'
-    >>> TableRequest("sex,region")
-    Traceback (most recent call last):
-    semidp.errors.InputError: the features of a table are a list such as ["sex", "region"], not
-    'sex,region'
-    """
-
-    key: ClassVar[str] = "table"
-    _written: ClassVar[tuple[str, ...]] = (
-        "name",
-        "features",
-        "budget",
-        "mechanism",
-        "fit",
-        "weight",
-        "target_error",
-    )
-    _needs: ClassVar[Mapping[str, str]] = {"features": '["…", …]'}
-
-    features: tuple[str, ...] = field(converter=_table_features)
-    budget: Budget | None = field(default=None, converter=checked_budget)
-    mechanism: str = field(default=AUTO, converter=mechanism_name)
-    fit: FitKind = field(default=FitKind.integer, converter=_fit)
-    name: str = field(default=UNNAMED, converter=file_name)
-    weight: Fraction = field(default=Fraction(1), converter=_weight)
-    target_error: Fraction | None = field(default=None, converter=_target)
-
-    def __attrs_post_init__(self) -> None:
-        if not self.features:
-            raise InputError("a table to release needs at least one feature", needs="table")
-        if len(set(self.features)) < len(self.features):
-            raise InputError(f"the table names a feature twice: {', '.join(self.features)}")
-        if self.budget is not None and self.weight != 1:
-            raise InputError(
-                f"the table {self.name!r} has a budget of its own: a weight is for tables that"
-                " share one"
-            )
-        if self.budget is not None and self.target_error is not None:
-            raise InputError(
-                f"the table {self.name!r} has a budget and a target error: give one of them"
-            )
-
-    def as_request(self) -> "TablesRequest":
-        """Return what a plan holds where nothing else is asked for: the request for this table
-        alone.
-        """
-        return TablesRequest.from_table(self)
-
-
-def called_after_features(tables: Iterable[TableRequest]) -> list[TableRequest]:
-    """Return tables that share a budget; unnamed ones are called after their features."""
-    named = []
-    for table in tables:
-        unnamed = table.name == UNNAMED
-        named.append(evolve(table, name=file_stem(table.features)) if unnamed else table)
-    return named
-
-
-def file_stem(features: Iterable[str]) -> str:
-    """Return features joined as the name of files, without what no file may be called."""
-    name = re.sub(r"[/\\\0]", "_", "-".join(features))
-    # A feature may begin with a dot, and the name of a file may not.
-    return f"_{name[1:]}" if name.startswith(".") else name
-
-
-def _tables(value: Iterable[TableRequest]) -> tuple[TableRequest, ...]:
-    tables = tuple(value)
-    if not all(isinstance(table, TableRequest) for table in tables):
-        raise InputError("the tables that share a budget are a list of TableRequest")
-    return tuple(called_after_features(tables)) if len(tables) > 1 else tables
-
-
-def _objective(value: Objective | str) -> Objective:
-    if str(value) not in list(Objective):
-        raise InputError(f"the objective must be one of {', '.join(Objective)}, not {value!r}")
-    return Objective(str(value))
-
-
-@frozen
-class TablesRequest(RequestDefaults):
+class TablesRequest(TablesAsked):
     """Tables from one budget: a single one, or several that are measured together and all add up.
 
     The request of a plan for tables. Each of its tables is described by a `TableRequest`.
@@ -205,94 +86,10 @@ class TablesRequest(RequestDefaults):
     (['sex-age', 'sex-region'], ('sex-age.csv', 'sex-region.csv'))
     """
 
-    tables: tuple[TableRequest, ...] = field(converter=_tables)
-    budget: Budget | None = field(default=None, converter=checked_budget)
-    objective: Objective = field(default=Objective.total, converter=_objective)
-
-    def __attrs_post_init__(self) -> None:
-        if not self.tables:
-            raise InputError("tables that share a budget are at least one table", needs="table")
-        for table in self.tables:
-            if table.budget is not None:
-                raise InputError(
-                    f"the table {table.name!r} has a budget of its own: leave it out of those that"
-                    " share"
-                )
-        if self.budget is None:
-            return
-        if not self.is_single_table:
-            self._refuse_several(self.budget)
-        elif self.only.weight != 1 or self.only.target_error is not None:
-            evolve(self.only, budget=self.budget)  # which says what does not go together
-        elif self.objective is not Objective.total:
-            raise InputError(_NO_OBJECTIVE)
-
-    def _refuse_several(self, budget: Budget) -> None:
-        for table in self.tables:
-            if table.target_error is not None:
-                raise InputError(
-                    f"the table {table.name!r} has a target error and a shared budget: give one of"
-                    " them"
-                )
-            if table.mechanism != AUTO:
-                raise InputError(
-                    f"tables that share a budget are measured together, so that {table.name!r} has"
-                    " no mechanism of its own: leave the mechanism out, or give the table a budget"
-                )
-        # Residuals are priced by squared lengths, which prove nothing for pure epsilon.
-        if budget.kind == "pure":
-            raise InputError(
-                "tables share a zCDP, GDP or (epsilon, delta) budget: with pure epsilon give each a"
-                " budget of its own"
-            )
-
     @classmethod
     def from_table(cls, table: TableRequest) -> "TablesRequest":
         """Return the request for one table, with the budget that the table has."""
         return cls((evolve(table, budget=None),), table.budget) if table.budget else cls((table,))
-
-    @property
-    def is_single_table(self) -> bool:
-        """Whether it is one table."""
-        return len(self.tables) == 1
-
-    @property
-    def only(self) -> TableRequest:
-        """The table of a request for one."""
-        (table,) = self.tables
-        return table
-
-    @property
-    def key(self) -> str:
-        """``table`` for one table, ``product`` for several, as in machine-readable output."""
-        return TableRequest.key if self.is_single_table else SHARED_NAME
-
-    @property
-    def name(self) -> str:
-        """The name of the table, or of all tables together."""
-        return self.only.name if self.is_single_table else SHARED_NAME
-
-    @property
-    def share_name(self) -> str:
-        """Its name where a budget is divided: all tables take one share together."""
-        return "tables"
-
-    @property
-    def mechanism(self) -> str:
-        """The mechanism of a table alone; several are measured on their residuals."""
-        return self.only.mechanism if self.is_single_table else AUTO
-
-    @property
-    def features(self) -> tuple[str, ...]:
-        """The features that the tables use."""
-        return tuple(dict.fromkeys(name for table in self.tables for name in table.features))
-
-    @property
-    def files(self) -> tuple[str, ...]:
-        """A file for each table, and the measurements."""
-        if self.is_single_table:
-            return tuple(f"{stem}.csv" for stem in table_stems(self.only.name))
-        return (*(f"{table.name}.csv" for table in self.tables), f"{MEASUREMENTS}.csv")
 
     def space(self, scope: Scope) -> QuerySpace:
         """Return the space of the table, or the residuals of several."""
@@ -483,7 +280,7 @@ class TablesRequest(RequestDefaults):
             return (evolve(self, budget=budget),)
         # Pure epsilon is split evenly before anything is measured: no objective could move it.
         if self.objective is not Objective.total:
-            raise InputError(_NO_OBJECTIVE)
+            raise InputError(NO_OBJECTIVE)
         return tuple(
             TablesRequest((table,), budget.split_evenly(len(self.tables))) for table in self.tables
         )
@@ -533,35 +330,6 @@ class TablesRequest(RequestDefaults):
         spent = {} if self.budget is None else self.budget.keys()
         aim = {} if self.objective is Objective.total else {"objective": str(self.objective)}
         return {**spent, **aim, "table": [table.to_json() for table in self.tables]}
-
-
-def with_numbers(
-    tables: Sequence[TableRequest], field: str, option: str, numbers: Mapping[str, str]
-) -> tuple[TableRequest, ...]:
-    """Return tables with the numbers of an option, which names tables by their features.
-
-    >>> tables = [TableRequest(["sex", "age"]), TableRequest(["sex", "region"])]
-    >>> [
-    ...     str(table.weight)
-    ...     for table in with_numbers(tables, "weight", "⟨weight⟩", {"region,sex": "4"})
-    ... ]
-    ['1', '4']
-    """
-    # Features name the same table in any order.
-    asked = {frozenset(table.features) for table in tables}
-    said: dict[frozenset[str], dict[str, Any]] = {}
-    for names, text in numbers.items():
-        key = frozenset(name.strip() for name in names.split(","))
-        if key not in asked:
-            listed = "; ".join(",".join(table.features) for table in tables) or "none"
-            raise InputError(
-                f"{option} names {names}: no table that shares the budget has these features"
-                f" ({listed})"
-            )
-        if key in said:
-            raise InputError(f"{option} is given twice for the table {names}: keep one")
-        said[key] = {field: exact(text, option)}
-    return tuple(evolve(table, **said.get(frozenset(table.features), {})) for table in tables)
 
 
 def group_table_requests(
@@ -624,7 +392,7 @@ def read_tables(document: Mapping[str, Any]) -> list[TablesRequest]:
             " them out"
         )
     if objective is not None and (len(without) < 2 or budget.kind == "pure"):
-        raise InputError(_NO_OBJECTIVE)
+        raise InputError(NO_OBJECTIVE)
     sharing = TablesRequest(without, None, Objective.total if objective is None else objective)
     return [*requests, *sharing.dividing(budget)]
 

@@ -2,7 +2,7 @@
 measured.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from semidp.promise.mechanisms.branch_noise import BranchNoise
 from semidp.promise.mechanisms.placement import Workload
 from semidp.promise.mechanisms.residual_noise import ResidualMechanism
 from semidp.promise.sensitivity.products import ProductSpace
+from semidp.promise.spaces.linked import MEMBER, UNIT
 from semidp.publish.results.cells import Columns, StoredFiles
 from semidp.publish.results.columns import Labels
 from semidp.publish.statistics.protocol.results import is_size
@@ -101,3 +102,31 @@ def read_residuals(files: StoredFiles, name: str, space: ProductSpace) -> NDArra
     if noisy.shape != space.shape or noisy.dtype != np.int64:
         raise ValueError("the measurements are not those of the plan")
     return noisy
+
+
+def linked_columns(spaces: Sequence[ProductSpace | None], noisy: NDArray[np.int64]) -> Columns:
+    """Return the measured residuals of both kinds as a file has them, one row an entry.
+
+    A kind of which nothing was measured has no space.
+    """
+    names: list[str] = []
+    counted: list[str] = []
+    sizes: list[int] = []
+    all_scales = [np.zeros(0, np.int64)]
+    for kind, space in zip((MEMBER, UNIT), spaces, strict=True):
+        if space is None:
+            continue
+        all_scales.append(space.scales)
+        for view, part in space.parts.items():
+            names.append(" × ".join(space.schema.list_view_names(view)))
+            counted.append(kind)
+            sizes.append(part.stop - part.start)
+    which = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
+    numbered = [np.arange(size) for size in sizes]
+    entries = np.concatenate([np.zeros(0, np.int64), *numbered])
+    scales = np.concatenate(all_scales)
+    kinds = Labels(counted or ["none"], codes=which)
+    residuals = Labels(names or ["none"], codes=which)
+    numbers = {"entry": entries, "scale": scales, "noisy": noisy}
+    meanings = {**RESIDUAL_MEANINGS, "kind": "the kind of record whose residual was measured"}
+    return Columns({"kind": kinds, "residual": residuals}, numbers, meanings, key=())

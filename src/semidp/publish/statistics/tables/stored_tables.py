@@ -25,13 +25,15 @@ from semidp.publish.statistics.parts import Partition, StoredPartition, refuse_c
 from semidp.publish.statistics.protocol.request_defaults import require_budget
 from semidp.publish.statistics.protocol.requests import Request
 from semidp.publish.statistics.protocol.results import Published, calibrate_named
+from semidp.publish.statistics.tables.asked import TableRequest, measurements_stem
 from semidp.publish.statistics.tables.by_parts.cut_tables import TableBlocks
 from semidp.publish.statistics.tables.by_parts.joint import compute_overview
 from semidp.publish.statistics.tables.by_parts.separate import publish_stored_separate
+from semidp.publish.statistics.tables.fitting import StoredFit
 from semidp.publish.statistics.tables.linked_published import linked_noise_from_json
 from semidp.publish.statistics.tables.linked_request import LinkedTablesRequest
-from semidp.publish.statistics.tables.published import IN_ONE_PIECE, StoredFit, measurements_stem
-from semidp.publish.statistics.tables.request import TableRequest, TablesRequest
+from semidp.publish.statistics.tables.published import IN_ONE_PIECE
+from semidp.publish.statistics.tables.request import TablesRequest
 from semidp.publish.statistics.tables.residual_files import read_residuals, residuals_from_json
 
 

@@ -11,13 +11,10 @@ from semidp.publish.plots.figures import loss_plot
 from semidp.publish.results.cells import Form
 from semidp.publish.results.sections import Details, Section, page_cells, table_title
 from semidp.publish.results.texts import CLAIM_TEXTS, scale_text
-from semidp.publish.statistics.tables.error_words import error_lines
+from semidp.publish.statistics.tables.error_words import NONE_FOUND, error_lines
 
 if TYPE_CHECKING:
     from semidp.publish.statistics.tables.published import PublishedTables
-
-NONE_FOUND = "No whole numbers with all totals were found for the table"
-"""How a warning begins that a table misses some of its totals."""
 
 _LOSS_CAPTION = (
     "The picture shows how far the measurement is expected to be from the true table: the root of"
@@ -140,14 +137,6 @@ def claim_text(result: "PublishedTables") -> str:
 def none_found(name: str) -> str:
     """Say that a table was asked for in whole numbers and has none."""
     return f"{NONE_FOUND} {name!r}: its counts are real numbers."
-
-
-def misses_totals(name: str, where: str = "") -> str:
-    """Say that a table, everywhere or in some parts, has no whole numbers with all its totals."""
-    return (
-        f"{NONE_FOUND} {name!r}{where}: its counts there are whole and not negative, but miss some"
-        " totals."
-    )
 
 
 def explain_separate_budgets(results: Sequence["PublishedTables"]) -> list[str]:

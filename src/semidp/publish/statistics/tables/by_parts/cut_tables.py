@@ -29,9 +29,8 @@ from semidp.promise.spaces.linked import MEMBER, UNIT
 from semidp.publish.linked_mechanism import LinkedMechanism
 from semidp.publish.results.cells import Columns, StoredFiles
 from semidp.publish.results.published_table import PublishedTable
-from semidp.publish.statistics.tables.linked_published import linked_columns
-from semidp.publish.statistics.tables.request import TableRequest
-from semidp.publish.statistics.tables.residual_files import residual_columns
+from semidp.publish.statistics.tables.asked import TableRequest
+from semidp.publish.statistics.tables.residual_files import linked_columns, residual_columns
 
 Integers = NDArray[np.int64]
 _OTHER = "the measurements of a part are not those of the plan"

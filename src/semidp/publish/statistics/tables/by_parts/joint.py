@@ -9,7 +9,7 @@ one that a release without parts publishes of the same measurement.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,7 @@ from semidp.publish.half_widths import INTERVALS_BELOW, table_half_widths
 from semidp.publish.results.published_table import FitKind, Fitted, PublishedTable
 from semidp.publish.sources.reader import Reader
 from semidp.publish.statistics.parts import Part, part_path
+from semidp.publish.statistics.protocol.requests import Request
 from semidp.publish.statistics.tables.by_parts.cut_tables import TableBlocks
 from semidp.publish.statistics.tables.by_parts.measuring import (
     PartMeasurement,
@@ -34,10 +35,6 @@ from semidp.publish.statistics.tables.by_parts.measuring import (
 from semidp.publish.statistics.tables.by_parts.separate_fits import MOST_TOGETHER
 from semidp.publish.statistics.tables.linked_published import PublishedLinked
 from semidp.publish.statistics.tables.published import PublishedTables
-
-if TYPE_CHECKING:
-    from semidp.publish.statistics.tables.linked_request import LinkedTablesRequest
-    from semidp.publish.statistics.tables.request import TablesRequest
 
 
 class JointSteps:
@@ -62,7 +59,7 @@ class JointSteps:
 
     def __init__(
         self,
-        request: "TablesRequest | LinkedTablesRequest",
+        request: Request,
         mechanism: Mechanism,
         scope: Scope,
         blocks: TableBlocks,
@@ -122,6 +119,7 @@ class JointSteps:
         vector = self.blocks.join(self._noisy, below)
         measured = self.mechanism.restore_measurement(vector, self._private)
         whole = self.request.publish(self.mechanism, measured, self.scope, progress)
+        assert isinstance(whole, PublishedTables | PublishedLinked), "tables were asked for"
         overview = compute_overview(whole, self.blocks, self.names)
         self._whole = replace(whole, blocks=replace(self.blocks, overview=overview))
 
@@ -181,7 +179,7 @@ def _sum_cells(table: PublishedTable, schema: Schema, cells: NDArray[Any]) -> ND
 
 
 def prepare_joint_steps(
-    request: "TablesRequest | LinkedTablesRequest",
+    request: Request,
     mechanism: Mechanism,
     scope: Scope,
     blocks: TableBlocks,

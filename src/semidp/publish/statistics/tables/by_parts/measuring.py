@@ -33,6 +33,7 @@ from semidp.publish.sources.opening import Source
 from semidp.publish.sources.reader import Reader
 from semidp.publish.statistics.parts import STATE, PartTable, PartTask
 from semidp.publish.statistics.protocol.requests import Request
+from semidp.publish.statistics.tables.asked import TablesAsked
 from semidp.publish.statistics.tables.by_parts.cut_tables import CutKind
 from semidp.publish.unfinished import Unfinished
 
@@ -124,7 +125,7 @@ class PartMeasurement:
         The kinds of record in the part: one, or members and units.
     """
 
-    request: Request
+    request: Request | TablesAsked
     blocks: tuple[PartBlock, ...] = field(repr=False)
 
     @property
@@ -255,7 +256,7 @@ def _store_once(task: PartTask, columns: Columns, stored: Path, attempt: Path) -
     fresh.unlink()
 
 
-def stored_path(work: Path, request: Request, path: Sequence[str]) -> Path:
+def stored_path(work: Path, request: Request | TablesAsked, path: Sequence[str]) -> Path:
     """Return where the folder of an unfinished release keeps the measurement of a request in one
     part.
     """

@@ -10,21 +10,17 @@ from semidp.publish.results.cells import Form
 from semidp.publish.results.published_table import Fitted
 from semidp.publish.results.sections import Section, table_title
 from semidp.publish.statistics.parts import Part, PartTable
-from semidp.publish.statistics.tables import linked_words
+from semidp.publish.statistics.tables.asked import TableRequest
 from semidp.publish.statistics.tables.error_words import (
     ERRORS_TEXT,
     HEADINGS,
     CellErrors,
     error_lines,
+    misses_totals,
 )
-from semidp.publish.statistics.tables.words import misses_totals
 
 if TYPE_CHECKING:
-    from semidp.publish.statistics.tables.by_parts.cut_tables import TableBlocks
     from semidp.publish.statistics.tables.by_parts.separate import SeparateTables
-    from semidp.publish.statistics.tables.linked_published import PublishedLinked
-    from semidp.publish.statistics.tables.published import PublishedCells, PublishedTables
-    from semidp.publish.statistics.tables.request import TableRequest
 
 _NAMED_TABLES = 4  # in the heading of a report
 _NAMED_PARTS = 5  # in a warning
@@ -58,7 +54,7 @@ def part_errors(result: "SeparateTables") -> list[PartErrors]:
     return errors
 
 
-def _below_cut(result: "SeparateTables", table: "TableRequest") -> PartErrors:
+def _below_cut(result: "SeparateTables", table: TableRequest) -> PartErrors:
     """Errors of a table that reaches below the cut: those of its parts together."""
     pieces = []
     for part in result.parts:
@@ -83,7 +79,7 @@ def _errors_from_parts(name: str, size: int, pieces: Sequence[PartTable]) -> Cel
     return CellErrors(name, size, errors, dominated, noisy)
 
 
-def _at_cut(result: "SeparateTables", table: "TableRequest") -> PartErrors:
+def _at_cut(result: "SeparateTables", table: TableRequest) -> PartErrors:
     """Errors of a table at the cut or above it."""
     overview = next(each for each in result.overview if each.name == table.name)
     schema = result.noise_of_residuals.space.schema.restrict(table.features)
@@ -183,79 +179,3 @@ def _some_parts(parts: Sequence[Part]) -> str:
     left = len(parts) - _NAMED_PARTS
     more_parts = f" and {left:,} more parts" if left > 0 else ""
     return ", ".join(names) + more_parts
-
-
-JOINT_DETAILS = "exact noise, part by part; put together and fitted in one piece"
-"""How tables were measured that are published together."""
-
-
-def joint_lines(result: "PublishedTables", blocks: "TableBlocks") -> list[str]:
-    """Say how many cells each table has that was fitted in one piece, in how many parts."""
-    lines = []
-    for table in result.tables:
-        cut = table.name in blocks.below and blocks.parts > 1
-        parts = f" in {count_noun(blocks.parts, 'part')}" if cut else ""
-        lines.append(f"{table_title(table)}: {count_noun(table.schema.size, 'cell')}{parts}")
-    return lines
-
-
-def joint_section(result: "PublishedTables", blocks: "TableBlocks") -> Section:
-    """Return the section of tables that were measured in parts and fitted in one piece."""
-    depth = blocks.depth
-    paragraphs = [
-        f"Every {depth} was measured by itself, from its own records. The measurements of all of"
-        " them were put together, and the tables were estimated and fitted in one piece, as"
-        f" without parts. Each {depth} holds its rows. All noise was calibrated to the whole, so"
-        " that there is one guarantee."
-    ]
-    rows = []
-    for table in result.tables:
-        errors = CellErrors.from_table(table)
-        rows.append((*errors.row(), table.fitted.method))
-        if not table.fitted.optimal and table.fitted.note:
-            paragraphs.append(table.fitted.note)
-    return Section(
-        heading=f"Published tables, by {depth}",
-        paragraphs=[*paragraphs, ERRORS_TEXT],
-        columns=(*HEADINGS, "fit"),
-        rows=rows,
-    )
-
-
-def joint_file_words(
-    result: "PublishedCells", blocks: "TableBlocks", form: Form | None
-) -> list[tuple[str, str]]:
-    """Say what the files of the release itself hold."""
-    held = {table.name: table for table in result.held_tables()}
-    words = []
-    for file in result.files(form):
-        table = held.get(file.rpartition(".")[0])
-        if table is None:
-            words.append((file, f"the measured residuals by {blocks.depth} and above"))
-        else:
-            words.append((file, f"the counts of {table_title(table)}, with estimates and errors"))
-    return words
-
-
-def linked_lines(result: "PublishedLinked", blocks: "TableBlocks") -> list[str]:
-    """Say how many cells each linked table has, in how many parts."""
-    lines = []
-    for table, line in zip(result.tables, linked_words.noisy_lines(result), strict=True):
-        cut = table.name in blocks.below and blocks.parts > 1
-        lines.append(f"{line}, in {count_noun(blocks.parts, 'part')}" if cut else line)
-    return lines
-
-
-def linked_section(blocks: "TableBlocks") -> Section:
-    """Return the section on how linked tables were measured part by part."""
-    depth = blocks.depth
-    return Section(
-        heading=f"Measured by {depth}",
-        paragraphs=[
-            f"Both kinds were first measured at the depth of {depth} and above. Then members and"
-            f" units of every {depth} were measured by themselves, from its own records. All"
-            " measurements were put together. The tables of both kinds were made to agree and"
-            f" fitted in one piece, as without parts, and each {depth} holds its rows. All noise"
-            " was calibrated to the whole, so that there is one guarantee."
-        ],
-    )

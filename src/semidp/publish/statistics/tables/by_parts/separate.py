@@ -46,6 +46,12 @@ from semidp.publish.statistics.parts import (
 from semidp.publish.statistics.protocol.rechecks import ResultCheck
 from semidp.publish.statistics.protocol.requests import Request
 from semidp.publish.statistics.protocol.results import Published, mechanism_fields
+from semidp.publish.statistics.tables.asked import (
+    TableRequest,
+    TablesAsked,
+    file_stem,
+    measurements_stem,
+)
 from semidp.publish.statistics.tables.by_parts import parts_words
 from semidp.publish.statistics.tables.by_parts.cut_tables import (
     CutKind,
@@ -61,13 +67,8 @@ from semidp.publish.statistics.tables.by_parts.separate_fits import (
     whole_totals,
 )
 from semidp.publish.statistics.tables.error_words import CellErrors, cautions
-from semidp.publish.statistics.tables.fitting import exact_totals, fitted_tables
-from semidp.publish.statistics.tables.published import (
-    PublishedTables,
-    StoredFit,
-    measurements_stem,
-)
-from semidp.publish.statistics.tables.request import TableRequest, TablesRequest, file_stem
+from semidp.publish.statistics.tables.fitting import StoredFit, exact_totals, fitted_tables
+from semidp.publish.statistics.tables.published import PublishedTables
 from semidp.publish.statistics.tables.residual_files import (
     read_residuals,
     residual_columns,
@@ -545,7 +546,7 @@ def fit_nobody(schema: Schema, asked: Sequence[TableRequest]) -> list[StoredFit]
 
 
 def begin_separate(
-    request: TablesRequest,
+    request: TablesAsked,
     mechanism: ResidualMechanism,
     cut: Cut,
     noisy: NDArray[np.int64],
@@ -574,7 +575,7 @@ def begin_separate(
 
 def publish_stored_separate(
     entry: Mapping[str, Any],
-    request: TablesRequest,
+    request: TablesAsked,
     requests: Sequence[Request],
     mechanism: ResidualMechanism,
     partition: Partition,
@@ -613,12 +614,12 @@ def publish_stored_separate(
     return done.with_partition(partition)
 
 
-def fitted_requests(request: TablesRequest) -> list[TableRequest]:
+def fitted_requests(request: TablesAsked) -> list[TableRequest]:
     """Return the tables of a request that are published as whole numbers."""
     return [table for table in request.tables if table.fit is FitKind.integer]
 
 
-def fitted_views(request: TablesRequest, schema: Schema) -> list[View]:
+def fitted_views(request: TablesAsked, schema: Schema) -> list[View]:
     """Return the views of the tables that are published as whole numbers, each once."""
     views = [schema.view(table.features) for table in fitted_requests(request)]
     return list(dict.fromkeys(views))
@@ -650,7 +651,7 @@ def overview_names(
 
 
 def name_unasked(
-    request: TablesRequest, requests: Sequence[Request], schema: Schema, cut: Cut
+    request: TablesAsked, requests: Sequence[Request], schema: Schema, cut: Cut
 ) -> dict[str, tuple[str, ...]]:
     """Return the tables of a request at a cut that nobody asked for: their names and features."""
     asked = {table.name for table in request.tables}
@@ -658,7 +659,7 @@ def name_unasked(
     return {name: schema.list_view_names(view) for name, view in at_cut if name not in asked}
 
 
-def foresee_cycles(request: TablesRequest, views: Iterable[View], schema: Schema) -> Iterator[str]:
+def foresee_cycles(request: TablesAsked, views: Iterable[View], schema: Schema) -> Iterator[str]:
     """Name the tables for which whole numbers are not promised, because their totals are not
     decomposable (docs/products.md).
     """

@@ -17,6 +17,7 @@ from semidp.promise.schema.schema import Schema
 from semidp.promise.spaces.dataspace import Dataspace
 from semidp.publish.results.published_table import FitKind
 from semidp.publish.statistics.parts import Part, PartTable, PartTask
+from semidp.publish.statistics.tables.asked import TablesAsked, measurements_stem
 from semidp.publish.statistics.tables.by_parts.measuring import (
     PartMeasurement,
     TablesAtCut,
@@ -32,9 +33,7 @@ from semidp.publish.statistics.tables.by_parts.separate import (
     fit_nobody,
 )
 from semidp.publish.statistics.tables.by_parts.separate_fits import CutFit, PartFit
-from semidp.publish.statistics.tables.fitting import fit_product, nearest_whole
-from semidp.publish.statistics.tables.published import StoredFit, measurements_stem
-from semidp.publish.statistics.tables.request import TablesRequest
+from semidp.publish.statistics.tables.fitting import StoredFit, fit_product, nearest_whole
 from semidp.publish.statistics.tables.residual_files import residual_columns
 
 
@@ -53,7 +52,7 @@ class SeparateWork(PartMeasurement):
         How its tables are fitted; None while the part is only measured.
     """
 
-    request: TablesRequest
+    request: TablesAsked
     rows: tuple[RowAtCut, ...] = field(repr=False)
     fit: PartFit | None = field(repr=False)
 
@@ -138,7 +137,7 @@ class SeparateSteps:
 
     def __init__(
         self,
-        request: TablesRequest,
+        request: TablesAsked,
         mechanism: ResidualMechanism,
         at_cut: TablesAtCut,
         stems: Sequence[str],
