@@ -332,7 +332,7 @@ def test_the_folder_is_a_release_like_any_other(tmp_path, capsys) -> None:
     assert run(["show", both]) == 0
     release = semidp.Release.load(both)
     document = json.loads((tmp_path / "both" / "release.json").read_text())
-    assert recheck(release, document, tmp_path / "both", deep=True).disagreements == ()
+    assert recheck(release, document, tmp_path / "both").disagreements == ()
     assert run(["intervals", both, "--of", "sex=f", "--of", "zone=A1"]) == 0
     words = ["intervals", both, "--sum", "gap: zone-sex[sex=f] - 2 * zone-sex-age[sex=m]"]
     assert run(words) == 0

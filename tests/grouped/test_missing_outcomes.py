@@ -109,7 +109,7 @@ def test_nothing_is_published_of_those_who_did_not_answer(asked, tmp_path: Path)
     assert again.results[0].noisy.tolist() == result.noisy.tolist()
     assert again.plan == release.plan == semidp.Plan.from_toml(release.plan.to_toml())
     document = json.loads((folder / "release.json").read_text())
-    assert recheck(again, document, folder, deep=True).disagreements == ()
+    assert recheck(again, document, folder).disagreements == ()
 
 
 def test_a_forecast_is_of_those_who_answered() -> None:

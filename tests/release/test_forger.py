@@ -193,23 +193,18 @@ def test_the_report_the_description_and_further_files(tmp_path: Path) -> None:
 # --- what is taken on trust -----------------------------------------------------------------------
 
 
-def fields_on_trust(folder: Path, **how: Any) -> set[str]:
+def fields_on_trust(folder: Path) -> set[str]:
     document = json.loads((folder / "release.json").read_text())
-    found = recheck(Release.load(folder), document, folder, **how)
+    found = recheck(Release.load(folder), document, folder)
     assert found.disagreements == ()
     return {name for trust in found.trusted for name in trust.fields}
 
 
-def test_large_tables_are_fitted_again_only_when_asked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_whole_numbers_are_compared_by_their_distance(tmp_path: Path) -> None:
+    """Which of several close tables was published is on trust; how far it lies is not."""
     forger = made("laplace", tmp_path / "release").without_report()
-    assert "table.csv count" not in fields_on_trust(forger.folder)
-    monkeypatch.setattr("semidp.publish.rechecking.release_check.MOST_CELLS", 5)
     assert {"table.csv count", "tables.fit.optimal"} <= fields_on_trust(forger.folder)
-    assert "table.csv count" not in fields_on_trust(forger.folder, deep=True)
     document = forger.document()
-    # the distance is computed however large the table is
     document["tables"][0]["fit"]["loss"] *= 0.9
     forger.write("release.json", document)
     assert forger.verdict("tables.fit.loss") == "disagrees"
@@ -248,7 +243,7 @@ def test_show_lists_what_is_taken_on_trust(
         " not verified:" in words
     )
     assert "- the noisy values: that they were drawn from the records" in words
-    assert command(["show", str(folder), "--format", "json", "--deep"]) == 0
+    assert command(["show", str(folder), "--format", "json"]) == 0
     listed = json.loads(capsys.readouterr().out)["taken_on_trust"]
     assert {"dataspace", "created", "ledger"} <= {
         name for trust in listed for name in trust["fields"]

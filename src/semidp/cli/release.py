@@ -15,7 +15,7 @@ import typer
 from attrs import asdict, evolve
 
 import semidp.cli._options as o
-from semidp.cli._command import argument, command, flag, option
+from semidp.cli._command import argument, command, option
 from semidp.cli._output import (
     Format,
     charge_said,
@@ -217,7 +217,6 @@ def show(
     verify: Path | None = option(
         "First verify the signature with this public key of minisign.", "KEY.pub"
     ),
-    deep: bool = flag("--deep", "Fit tables of more than two million cells again, too."),
     map: Path | None = option(
         "Outlines of places, GeoJSON or TopoJSON: draw results by place on --page.", "FILE"
     ),
@@ -240,7 +239,7 @@ def show(
         # First: nothing of a folder that somebody has changed should be read, or printed.
         verify_signature(folder, verify)
     done = Release.load(folder)
-    rechecked = recheck(done, read_document(folder / "release.json"), folder, deep=deep)
+    rechecked = recheck(done, read_document(folder / "release.json"), folder)
     more: dict[str, Any] = {
         "disagreements": list(rechecked.disagreements),
         "taken_on_trust": [trust.to_json() for trust in rechecked.trusted],

@@ -84,7 +84,7 @@ def synthesize(
         for path in numbered_files(out, files):
             check_records(path, force=force)
         # Records follow from the whole numbers, so that those are fitted again, too.
-        done = load_consistent(Release, folder, fits=True)
+        done = load_consistent(Release, folder)
         printing.warn((*done.scope.warnings, *done.scope.disclosures))
         with first_interrupt() as interrupted:
             with progress_bar(printing.quiet) as progress:
@@ -136,7 +136,7 @@ def _write_linked(
             "a release is read again as it was written: choose a --units-out outside of its folder"
         )
     with naming_options(force):
-        done = load_consistent(Release, folder, fits=True)
+        done = load_consistent(Release, folder)
         printing.warn((*done.scope.warnings, *done.scope.disclosures))
         both = save_linked_records(done, paths, o.choose_randomness(seed), force=force)
     with in_place(f"the files {paths[0]} and {paths[1]}"):

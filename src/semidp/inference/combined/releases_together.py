@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Self, TypeVar, cast
 from weakref import WeakKeyDictionary
 
 import numpy as np
+from numpy.typing import NDArray
 
 from semidp.errors import AdjacencyUnknown, InputError, Refused, SemidpError
 from semidp.inference.combined.combination import Combination
@@ -40,17 +41,22 @@ from semidp.promise.spaces.linked import UNIT, LinkedDataspace
 from semidp.promise.tradeoff.curves import approximate
 from semidp.publish.pipeline import versions
 from semidp.publish.plan import AdjacencyChoice, LinkedUnits, Plan, chosen_adjacency
+from semidp.publish.rechecking.result_check import check_fits
 from semidp.publish.release_files import ReleaseFiles
 from semidp.publish.release_value import ReleaseValue
 from semidp.publish.results.cells import Columns, Form, PublishedColumns, StoredFiles, named_files
-from semidp.publish.results.published_table import Fitted, PublishedTable, tables_by_features
+from semidp.publish.results.published_table import (
+    Fitted,
+    FittedTable,
+    PublishedTable,
+    tables_by_features,
+)
 from semidp.publish.results.sections import LISTED_ROWS, Details, Section, first_cells, table_title
 from semidp.publish.results.texts import error_text, more
 from semidp.publish.statistics.protocol.results import Noise, Published
 from semidp.publish.statistics.recheck_findings import Findings, close, differences, short
 from semidp.publish.statistics.tables.error_words import misses_totals
 from semidp.publish.statistics.tables.linked_published import COMMAND_PREFIX, UNITS_PREFIX
-from semidp.publish.statistics.tables.refit import FittedTable, Refit, intervals_hold, note_fits
 from semidp.publish.survey import find_semi_adjacency
 
 _R = TypeVar("_R", bound=ReleaseValue)
@@ -215,20 +221,27 @@ def _compare_tables(
             findings.wrong.append(
                 f"it states standard errors of {table.name} that the noise does not have"
             )
-        elif not intervals_hold(table, half_widths):
+        elif not _intervals_hold(table, half_widths):
             findings.wrong.append(
                 f"it states intervals of {table.name} that the noise does not have"
             )
         again.append(
             replace(table, estimate=values, standard_errors=errors, half_widths=half_widths)
         )
-        fitted.append(FittedTable(table.name, f"{table.name}.csv", table, values))
-    # Fitting again takes the time of a recheck, and is left out where it was not asked for.
-    fits: list[Refit] | None = None
-    if findings.refits:
-        fits = combination.fits([table.estimate for table in again])
-    note_fits(findings, "tables", "combined.tables.fit", fitted, fits)
+        fitted.append(FittedTable(table, values, "combined.tables.fit"))
+    said = check_fits(fitted, None, findings)
+    findings.wrong += [f"'tables' states {each}" for each in said]
     return tuple(again)
+
+
+def _intervals_hold(table: PublishedTable, half_widths: NDArray[np.float64] | None) -> bool:
+    """Whether the intervals of a table are those of its noise."""
+    if table.half_widths is None or half_widths is None:
+        return True
+    expected = half_widths.reshape(table.half_widths.shape)
+    # Ends are written with six digits, so that half-widths are known to about three units of the
+    # last.
+    return np.allclose(table.half_widths, expected, rtol=1e-6, atol=3e-6)
 
 
 def _guarantee(combination: SeveralReleases) -> tuple[Guarantee | None, tuple[str, ...]]:

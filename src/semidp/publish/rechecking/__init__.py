@@ -1,6 +1,6 @@
 """What `semidp show` computes again: whether a release follows from its plan, its exact totals and
 its noisy values.
 
-`release_check` is the page to read first; `results_again` computes one result again. What follows
-from its noisy values is known to each statistic, and `Findings` keeps what was found.
+`release_check` is the page to read first; `result_check` compares the noise and the fits of one
+result, `part_check` the parts, and `file_differences` the files. `Findings` keeps what was found.
 """

@@ -24,7 +24,7 @@ from semidp.publish.plan import Plan
 from semidp.publish.presentation import AS_USUAL, WORKBOOK
 from semidp.publish.rechecking.file_differences import file_differences
 from semidp.publish.rechecking.part_check import compare_parts
-from semidp.publish.rechecking.results_again import recheck_result
+from semidp.publish.rechecking.result_check import check_result
 from semidp.publish.release_files import REPORT, ReleaseFiles, release_files, release_title
 from semidp.publish.release_value import SOURCES
 from semidp.publish.results.cells import METADATA, Columns, StoredFiles, csvw
@@ -32,7 +32,6 @@ from semidp.publish.results.place_maps import MAP
 from semidp.publish.signing import SIGNATURE, SUMS
 from semidp.publish.sources.opening import Source
 from semidp.publish.statistics.parts import PARTS
-from semidp.publish.statistics.protocol.results import Published
 from semidp.publish.statistics.recheck_findings import (
     Findings,
     Trust,
@@ -41,13 +40,10 @@ from semidp.publish.statistics.recheck_findings import (
     same,
     short,
 )
-from semidp.publish.statistics.registry import result_keys, result_readers
+from semidp.publish.statistics.registry import result_keys
 from semidp.publish.survey import public_scope, read_schema
 
 _R = TypeVar("_R", bound=ReleaseFiles)
-MOST_CELLS = 2_000_000
-"""Tables of more cells in all are not fitted again unless asked for: their distances are
-computed."""
 _READING = (
     "plan.count",
     "plan.where",
@@ -102,11 +98,7 @@ def disagreements(release: ReleaseFiles, document: Mapping[str, Any]) -> tuple[s
 
 
 def recheck(
-    release: ReleaseFiles,
-    document: Mapping[str, Any],
-    folder: Path | None = None,
-    *,
-    deep: bool = False,
+    release: ReleaseFiles, document: Mapping[str, Any], folder: Path | None = None
 ) -> Recheck:
     """Compute again what a release states; return what does not follow, and what is taken on trust.
 
@@ -116,9 +108,6 @@ def recheck(
         The release that was read, and its release.json.
     folder
         Where it was read from; without it, files are not compared.
-    deep
-        Fit every table again, of however many cells; else those of two million in all, which takes
-        seconds.
 
     Examples
     --------
@@ -129,9 +118,9 @@ def recheck(
     >>> [trust.fields for trust in recheck(release, release.to_json()).trusted][:2]
     [('measurements.csv noisy_count',), ('dataspace',)]
     """
-    findings = _findings(release, deep or _cells(release) <= MOST_CELLS)
+    findings = Findings(dict(release.versions) == versions())
     check = _Check(release, document, findings)
-    _check_sources(release.sources, folder, deep, findings)
+    _check_sources(release.sources, folder, findings)
     check.run()
     if folder is not None:
         check.files(folder)
@@ -141,7 +130,7 @@ def recheck(
     return Recheck(tuple(dict.fromkeys(findings.wrong)), tuple(trusted))
 
 
-def load_consistent(kind: type[_R], folder: Path | str, *, fits: bool = False) -> _R:
+def load_consistent(kind: type[_R], folder: Path | str) -> _R:
     """Read a release to answer questions from; refuse one whose numbers do not follow from its
     measurements.
 
@@ -151,8 +140,6 @@ def load_consistent(kind: type[_R], folder: Path | str, *, fits: bool = False) -
         What is read, such as `semidp.Release`.
     folder
         Where it is.
-    fits
-        Whether whole numbers are used, so that they are fitted again, too.
 
     Examples
     --------
@@ -166,8 +153,8 @@ def load_consistent(kind: type[_R], folder: Path | str, *, fits: bool = False) -
     release = kind.load(folder)
     if release.partition is not None:  # questions to parts are refused, or need no numbers of them
         return release
-    findings = _findings(release, fits and _cells(release) <= MOST_CELLS)
-    _check_sources(release.sources, None, False, findings)
+    findings = Findings(dict(release.versions) == versions())
+    _check_sources(release.sources, None, findings)
     _Check(release, read_document(Path(folder) / "release.json"), findings).run()
     if findings.wrong:
         raise InputError(
@@ -178,7 +165,7 @@ def load_consistent(kind: type[_R], folder: Path | str, *, fits: bool = False) -
 
 
 def _check_sources(
-    sources: Sequence[ReleaseFiles], folder: Path | None, deep: bool, findings: Findings
+    sources: Sequence[ReleaseFiles], folder: Path | None, findings: Findings
 ) -> None:
     """Check every release of a combination by itself, and note what is wrong with it and what is
     believed of it.
@@ -187,15 +174,10 @@ def _check_sources(
         name = f"{SOURCES}/{number}"
         place = None if folder is None else folder / name
         document = source.to_json() if place is None else read_document(place / "release.json")
-        checked = recheck(source, document, place, deep=deep)
+        checked = recheck(source, document, place)
         findings.wrong += [f"{name}: {said}" for said in checked.disagreements]
         for trust in checked.trusted:
             findings.trust(trust.what, *(f"{name} {field}" for field in trust.fields))
-
-
-def _findings(release: ReleaseFiles, refits: bool) -> Findings:
-    """Return empty findings for a release, with the software that it states."""
-    return Findings(refits, dict(release.versions) == versions())
 
 
 @dataclass(eq=False)
@@ -218,23 +200,13 @@ class _Check:
         if again is None:
             return
         self._warnings(again)
-        rebuilt, needed = [], []
-        read_back = result_readers()
+        needed = []
         for request, result in zip(release.plan.requests, release.results, strict=True):
-            if result.list_key not in read_back:
-                # It was published from its measurement when it was loaded, and is compared with
-                # what the folder states.
-                needed.append(result.guarantee)
-                rebuilt.append(result)
-                continue
             try:
-                mechanism = result.recalibrate(request, release.scope)
-                needed.append(mechanism.guarantee)
-                rebuilt.append(recheck_result(release, request, result, mechanism, self.findings))
+                needed.append(check_result(release, request, result, self.findings).guarantee)
             except SemidpError as error:
                 # One result that fails must not hide what is wrong with the others.
                 self.findings.wrong.append(f"{request.name!r} could not be computed again: {error}")
-                rebuilt.append(result)
         # A sum over some results would be compared with the guarantee of all.
         if len(needed) == len(release.results):
             together = Guarantee.compose(*needed).tradeoff
@@ -243,7 +215,7 @@ class _Check:
                 [] if said is None else [f"it states {said} than its parts have together"]
             )
         compare_parts(release, self.findings)
-        self._document(rebuilt)
+        self._document()
 
     def _usual_trust(self) -> None:
         """Note what nothing in a release confirms, whatever it holds."""
@@ -348,10 +320,10 @@ class _Check:
                     f"{key} beyond those that follow from the plan and the totals", key
                 )
 
-    def _document(self, rebuilt: Sequence[Published]) -> None:
-        """Compare release.json with the one that the recomputed results give."""
-        release, document = self.release, self.document
-        expected = json.loads(json.dumps(replace(release, results=tuple(rebuilt)).to_json()))
+    def _document(self) -> None:
+        """Compare release.json with the one that the results give, as they were published again."""
+        document = self.document
+        expected = json.loads(json.dumps(self.release.to_json()))
         # The first three are taken on trust, and the others were compared before.
         skipped = {
             "created",
@@ -370,18 +342,16 @@ class _Check:
             if key in result_keys():
                 if key not in document:
                     self.findings.wrong.append(f"it has no list of {key}")
-                self._entries(key, document.get(key, []), expected[key], rebuilt)
+                self._entries(key, document.get(key, []), expected[key])
             else:
                 for path, stated, follows in differences(document.get(key), expected[key], key):
                     self._differs("it states", path, stated, follows)
         unknown = [key for key in document if key not in expected and key != "files"]
         self.findings.wrong += [f"it states {key!r}, which no release has" for key in unknown]
 
-    def _entries(
-        self, key: str, entries: Any, expected: Sequence[Any], rebuilt: Sequence[Published]
-    ) -> None:
+    def _entries(self, key: str, entries: Any, expected: Sequence[Any]) -> None:
         """Compare the entries of one kind of results."""
-        results = [result for result in rebuilt if result.list_key == key]
+        results = [result for result in self.release.results if result.list_key == key]
         for result, entry, computed in zip(results, entries, expected, strict=True):
             who = f"{result.name!r}"
             told = any(sentence.startswith(f"{who} ") for sentence in self.findings.wrong)
@@ -513,16 +483,6 @@ class _Check:
                 self.findings.wrong.append(
                     f"it lists other tables in {part.folder} than its plan asks for"
                 )
-
-
-def _cells(release: ReleaseFiles) -> int:
-    """The cells of all tables of a release, parts included."""
-    if release.sources:
-        return sum(table.schema.size for table in release.tables)
-    cells = 0
-    for request, result in zip(release.plan.requests, release.results, strict=True):
-        cells += result.fitted_cells(request, release.scope)
-    return cells
 
 
 class _StatedLevels:

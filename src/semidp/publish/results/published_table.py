@@ -296,3 +296,20 @@ def read_half_widths(cells: Mapping[str, NDArray[Any]]) -> NDArray[np.float64] |
     if not symmetric or inside.any():
         raise ValueError("the intervals are not those of the estimates")
     return np.asarray(np.maximum(narrower, 0.0), dtype=np.float64)
+
+
+@dataclass(frozen=True, eq=False)
+class FittedTable:
+    """A published table beside what it was fitted to.
+
+    Parameters
+    ----------
+    table, measure
+        The table, and what was fitted: noisy counts, or estimates.
+    field
+        Where release.json states its fit.
+    """
+
+    table: PublishedTable
+    measure: NDArray[Any]
+    field: str

@@ -42,14 +42,11 @@ class Findings:
 
     Parameters
     ----------
-    refits
-        Whether tables are fitted again.
     same_software
         Whether the solvers are those that made the release, by what it says: then ties come out
         alike.
     """
 
-    refits: bool
     same_software: bool = False
     wrong: list[str] = field(default_factory=list)
     trusted: dict[str, list[str]] = field(default_factory=dict)

@@ -28,15 +28,14 @@ from semidp.promise.tradeoff.function import Tradeoff
 from semidp.promise.tradeoff.smooth import ZCDP, Gaussian
 from semidp.publish.comparisons import naive_cost, naive_loss
 from semidp.publish.results.cells import Columns, Form, PublishedColumns, StoredFiles
-from semidp.publish.results.published_table import PublishedTable
+from semidp.publish.results.published_table import FittedTable, PublishedTable
 from semidp.publish.results.sections import Details, Section
 from semidp.publish.results.texts import CLAIM_TEXTS, scale_text
 from semidp.publish.statistics.parts import Part, Partition
 from semidp.publish.statistics.protocol.request_defaults import require_budget
-from semidp.publish.statistics.recheck_findings import CLOSE, Trust, close
+from semidp.publish.statistics.recheck_findings import CLOSE, Trust
 
 if TYPE_CHECKING:
-    from semidp.publish.statistics.protocol.rechecks import ResultCheck
     from semidp.publish.statistics.protocol.requests import Request
 
 
@@ -133,7 +132,7 @@ class Published:
     """Fields of its entry in release.json that follow from the noise: said once where the noise is
     not right."""
     compared_fields: ClassVar[tuple[str, ...]] = ()
-    """Further fields of its noise, which `stated_mechanism` compares."""
+    """Further fields of its noise, which are compared by what they cost."""
     counts_cells: ClassVar[bool] = False
     """Whether it measures cells of tables of counts, which several releases are combined by."""
 
@@ -319,33 +318,9 @@ class Published:
         """
         return needed if self.noise.scale >= needed.scale * (1 - CLOSE) else None
 
-    def stated_mechanism(self, check: "ResultCheck") -> Mechanism | None:
-        """Return the mechanism with the noise that it states; None, and say why, where its budget
-        gives another.
-        """
-        needed, stated = check.mechanism, self.noise.scale
-        if close(stated, needed.scale):
-            return needed
-        if not check.has_findings:
-            check.wrong(f"noise of scale {stated:.6g}, and its budget gives {needed.scale:.6g}")
-        return None
-
     def measurement(self, mechanism: Mechanism) -> Measurement:
         """Return what was measured as the mechanism would have returned it."""
         return mechanism.restore_measurement(self.noisy, self.private)
-
-    def recheck(self, check: "ResultCheck", mechanism: Mechanism) -> "Published":
-        """Compare its numbers with what follows from its noisy values; return it as it is computed
-        again: itself where it was published from its measurement when it was loaded.
-
-        Parameters
-        ----------
-        check
-            What it is computed again from, and where it is noted what does not follow.
-        mechanism
-            The mechanism with the noise that it states.
-        """
-        return self
 
     def noisy_columns(self, form: Form | None) -> Iterator[str]:
         """Yield where its noisy values stand: a file, and a column of it."""
@@ -362,11 +337,11 @@ class Published:
         """
         yield from ()
 
-    def fitted_cells(self, request: "Request", scope: Scope) -> int:
-        """Return how many cells are fitted when it is computed again, which takes the time of a
-        recheck.
+    def fitted_tables(self) -> list[FittedTable]:
+        """Return its tables of whole numbers, each with what it was fitted to; none for other
+        statistics.
         """
-        return 0
+        return []
 
 
 def calibrate_named(name: str, space: QuerySpace, budget: Budget) -> Mechanism:

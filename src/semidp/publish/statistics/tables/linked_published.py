@@ -19,11 +19,10 @@ from semidp.promise.spaces.linked import UNIT
 from semidp.publish.half_widths import INTERVALS_BELOW
 from semidp.publish.linked_mechanism import CodedNoise, LinkedMechanism, size_place
 from semidp.publish.results.cells import Columns, Form, PublishedColumns
-from semidp.publish.results.published_table import PublishedTable, tables_by_features
+from semidp.publish.results.published_table import FittedTable, PublishedTable, tables_by_features
 from semidp.publish.results.sections import Details, Section
 from semidp.publish.size_agreement import add_quarters_feature, assemble_tables
-from semidp.publish.statistics.protocol.results import Published, mechanism_fields
-from semidp.publish.statistics.recheck_findings import close
+from semidp.publish.statistics.protocol.results import mechanism_fields
 from semidp.publish.statistics.tables import linked_words
 from semidp.publish.statistics.tables.by_parts import joint_words
 from semidp.publish.statistics.tables.error_words import cautions
@@ -39,7 +38,6 @@ from semidp.publish.statistics.tables.residual_files import (
 from semidp.publish.top_codes import TopCode
 
 if TYPE_CHECKING:
-    from semidp.publish.statistics.protocol.rechecks import ResultCheck
     from semidp.publish.statistics.protocol.requests import Request
     from semidp.publish.statistics.tables.linked_request import LinkedTablesRequest
 
@@ -205,24 +203,16 @@ class PublishedLinked(PublishedCells):
         """Return the noise that it states, if it costs no more than it claims."""
         return self.mechanism if self.mechanism.spent <= self.mechanism.precision else None
 
-    def recheck(self, check: "ResultCheck", mechanism: Mechanism) -> Published:
-        """Compare the distances of whole numbers from their estimates; all else was published from
-        the measurement when it was loaded.
+    def fitted_tables(self) -> list[FittedTable]:
+        """Return its tables with their estimates; those of units by single sizes, where sizes are
+        coded, are in no file.
         """
-        if mechanism.space.is_zero:
-            fixed = self.measurement(mechanism).noisy
-            if not np.array_equal(self.noisy, fixed):
-                check.wrong("a measurement that is not what its exact totals fix")
-        for table in self.members if self.coding is not None else self.tables:
-            loss = 0.0
-            if table.fitted.method != "none":
-                loss = float(np.square(table.counts - table.estimate).sum())
-            if not close([table.fitted.loss, 1.0], [loss, 1.0]):
-                check.wrong(
-                    f"that {table.name} has a distance (loss) of {table.fitted.loss:.6g} from what"
-                    f" was measured, which is {loss:.6g}"
-                )
-        return self
+        units = () if self.coding is not None else self.units
+        return [
+            FittedTable(table, table.estimate, f"{self.list_key}.{kind}.tables.fit")
+            for kind, tables in (("members", self.members), ("units", units))
+            for table in tables
+        ]
 
     def measurements(self) -> Columns:
         """Return the measured residuals of both kinds."""

@@ -26,12 +26,12 @@ from semidp.publish.results.cells import Columns, Form, PublishedColumns, Stored
 from semidp.publish.results.published_table import (
     FitKind,
     Fitted,
+    FittedTable,
     PublishedTable,
     tables_by_features,
 )
 from semidp.publish.results.sections import Details, Section, table_title
 from semidp.publish.statistics.parts import BY_PARTS, Part
-from semidp.publish.statistics.protocol.rechecks import ResultCheck
 from semidp.publish.statistics.protocol.request_defaults import require_budget
 from semidp.publish.statistics.protocol.results import (
     Published,
@@ -106,10 +106,6 @@ class PublishedCells(Published):
     def is_fixed(self) -> bool:
         """Whether exact totals fix every cell."""
         return self.noise.absent
-
-    def fitted_cells(self, request: "Request", scope: Scope) -> int:
-        """Return how many cells the tables have that were asked for."""
-        return sum(table.schema.size for table in self.every_table())
 
     # --- files
 
@@ -359,27 +355,13 @@ class PublishedTables(PublishedCells):
         if self.residuals is not None and isinstance(mechanism, ResidualMechanism):
             yield from residual_faults(self.residuals, mechanism)
 
-    def stated_mechanism(self, check: ResultCheck) -> Mechanism | None:
-        """Return the mechanism with the noise that it states; None where its budget gives
-        another.
-        """
-        from semidp.publish.statistics.tables.recheck import compare_residuals
-
-        needed = check.mechanism
-        if not isinstance(needed, ResidualMechanism):
-            return super().stated_mechanism(check)
-        # Tables whose noise is on residuals say how much it is.
-        return compare_residuals(check, self.noise_of_residuals, needed)
-
-    def recheck(self, check: ResultCheck, mechanism: Mechanism) -> "PublishedTables":
-        """Compare estimates, errors and whole numbers; return the tables as they are computed
-        again.
-        """
-        from semidp.publish.statistics.tables.recheck import recheck_table, recheck_tables
-
-        return (recheck_table if self.request.is_single_table else recheck_tables)(
-            self, check, mechanism
-        )
+    def fitted_tables(self) -> list[FittedTable]:
+        """Return its tables with what they were fitted to: their estimates, or noisy cells."""
+        if self.request.is_single_table:
+            measure = self.noisy if self.residuals is None else self.only.estimate
+            return [FittedTable(self.only, measure, f"{self.list_key}.fit")]
+        place = f"{self.list_key}.tables.fit"
+        return [FittedTable(table, table.estimate, place) for table in self.tables]
 
     def trust_assumptions(self, request: "Request") -> Iterator[Trust]:
         """Yield what is believed of it besides its noisy values: how it was decided where the noise

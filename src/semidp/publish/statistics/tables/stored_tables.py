@@ -192,5 +192,8 @@ def _list_fits(
         entries = [entry] if request.is_single_table else entry["tables"]
     fits = []
     for table, part in zip(asked, entries, strict=True):
-        fits.append((table, request.published_schema(table, scope), Fitted(**part["fit"])))
+        fitted = Fitted(**part["fit"])
+        if fitted.kind != table.fit:
+            raise ValueError("a table has the numbers that its plan asks for")
+        fits.append((table, request.published_schema(table, scope), fitted))
     return fits

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from semidp.errors import InputError
 from semidp.promise.mechanisms.branch_noise import BranchNoise, mechanism_above
-from semidp.promise.mechanisms.mechanism import Mechanism
 from semidp.promise.mechanisms.residual_noise import ResidualMechanism
 from semidp.promise.progress import Progress, silent
 from semidp.promise.schema.counts import Table
@@ -30,6 +29,7 @@ from semidp.publish.results.cells import Columns, Form, PublishedColumns, Stored
 from semidp.publish.results.published_table import (
     FitKind,
     Fitted,
+    FittedTable,
     PublishedTable,
     read_cells,
     tables_by_features,
@@ -43,7 +43,6 @@ from semidp.publish.statistics.parts import (
     StoredPartition,
     refuse_changed,
 )
-from semidp.publish.statistics.protocol.rechecks import ResultCheck
 from semidp.publish.statistics.protocol.requests import Request
 from semidp.publish.statistics.protocol.results import Published, mechanism_fields
 from semidp.publish.statistics.tables.asked import (
@@ -380,11 +379,9 @@ class SeparateTables(PublishedTables):
             ):
                 yield f"counts of {table.name} that do not add up to the exact totals"
 
-    def recheck(self, check: ResultCheck, mechanism: Mechanism) -> "SeparateTables":
-        """Return itself: it was published from its measurement when it was loaded, and parts are
-        compared one by one.
-        """
-        return self
+    def fitted_tables(self) -> list[FittedTable]:
+        """Return none: its tables are in the parts, which are compared one by one."""
+        return []
 
     def row(self, view: View, values: NDArray[Any], node: int) -> NDArray[Any]:
         """Return the cells of a table at the cut that belong to one node."""
