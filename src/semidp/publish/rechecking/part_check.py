@@ -6,9 +6,11 @@ compared file by file, whatever the statistic.
 
 from semidp.promise.sensitivity.branches import Cut
 from semidp.publish.rechecking.file_differences import file_differences
+from semidp.publish.rechecking.result_check import trust_fit
 from semidp.publish.release_value import ReleaseValue
 from semidp.publish.results.published_table import PublishedTable
 from semidp.publish.statistics.parts import (
+    PARTS,
     Part,
     StoredPartition,
     part_folder,
@@ -36,6 +38,7 @@ def compare_parts(release: ReleaseValue, findings: Findings) -> None:
     if len(partition.parts) != nodes:
         findings.wrong.append(f"it states {len(partition.parts)} parts, and there are {nodes}")
         return
+    trust_fit(findings, f"{PARTS} tables.fitted")
     for node, part in enumerate(partition.parts):
         place = part_folder(schema, cut, node)
         if (part.path, part.folder) != (part_path(schema, cut, node), place):
@@ -90,4 +93,6 @@ def _compare_list(part: Part, table: PublishedTable) -> list[str]:
     variance = float((table.standard_errors**2).sum())
     if not close([told.fitted.loss, variance], [loss, variance]):
         return [f"another distance of {table.name} from what was measured than it has"]
+    if told.fitted.kind != table.fitted.kind:
+        return [f"another kind of numbers of {table.name} than it has"]
     return [] if told.matches_errors(table) else [f"other errors of {table.name} than it has"]

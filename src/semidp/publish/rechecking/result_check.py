@@ -21,6 +21,10 @@ from semidp.publish.statistics.recheck_findings import CLOSE, Findings, close, c
 
 _FIT_FIELDS = ("method", "bound", "optimal", "note")
 """What is stated of a fit and follows from nothing but fitting again."""
+_CLOSE_TABLES = (
+    "which of several close tables was published; its totals and its distance from what was"
+    " measured are right"
+)
 
 
 def check_result(
@@ -80,6 +84,8 @@ def _compare_residuals(stated: ResidualMechanism, needed: ResidualMechanism) -> 
         yield "less noise on a residual than its budget needs"
     elif not same and not stated.serves_like(needed):
         yield "more noise on a residual than its budget gives"
+    elif same and not close(stated.saved, needed.saved):
+        yield "another saving by the joint sensitivity of its residuals than they have"
     if (stated.law, stated.precision) != (needed.law, needed.precision):
         yield "another guarantee for its residuals than its budget gives"
 
@@ -132,9 +138,10 @@ def check_fits(
                 f"a bound of {stated.bound:.6g} for the distance of {table.name}, which has a"
                 " smaller one"
             )
-        findings.trust(
-            "which of several close tables was published; its totals and its distance from what was"
-            " measured are right",
-            f"{table.name}.{table.columns().form(form)} count",
-            *(f"{one.field}.{key}" for key in _FIT_FIELDS),
-        )
+        file = f"{table.name}.{table.columns().form(form)}"
+        trust_fit(findings, one.field, f"{file} count")
+
+
+def trust_fit(findings: Findings, field: str, *counts: str) -> None:
+    """Note what is believed of a fit: a field of release.json or of the list of parts states it."""
+    findings.trust(_CLOSE_TABLES, *counts, *(f"{field}.{key}" for key in _FIT_FIELDS))

@@ -70,6 +70,7 @@ def residuals_from_json(
     # A residual that is left out here would be taken for one without noise, and cost nothing.
     if set(squares) != set(space.measured_residuals):
         raise ValueError("the residuals are not those of the plan")
+    squares = {view: squares[view] for view in space.measured_residuals}
     precision, law, saved = entry["precision"], entry["law"], entry["saved_by_joint_sensitivity"]
     if law not in LAWS:
         raise ValueError("the noise of residuals has a law")

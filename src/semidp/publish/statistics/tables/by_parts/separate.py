@@ -352,7 +352,10 @@ class SeparateTables(PublishedTables):
         fits: list[StoredFit] = []
         for asked in self.tables_below_cut:
             cells = read_cells(files, asked.name, schema.restrict(asked.features))
-            fits.append((cells["count"], part.find_fit(asked.name)))
+            fitted = part.find_fit(asked.name)
+            if fitted.kind != asked.fit:
+                raise ValueError("a table has the numbers that its plan asks for")
+            fits.append((cells["count"], fitted))
         noise = self.part_noise(node)
         if noise is None:
             return build_part(schema, self.tables_below_cut, None, None, fits), None
