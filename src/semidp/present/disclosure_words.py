@@ -2,8 +2,6 @@
 a notice before a release is charged, and a picture of the widths of bounds.
 """
 
-from functools import lru_cache
-
 import numpy as np
 
 from semidp.assess.disclosure.findings import Answer, DisclosureStatement, FindingKind
@@ -24,6 +22,7 @@ _ABOUT = (
     " number."
 )
 _MOST_DRAWN = 10_000
+_MOST_TOTALS = 2**20
 
 _WORDS: dict[FindingKind, tuple[str, str]] = {
     FindingKind.everybody: (
@@ -152,12 +151,26 @@ def _cell_words(found: Disclosure) -> list[str]:
     return [f"{text}; {outer:,} with outer bounds only" if outer else text]
 
 
-@lru_cache(maxsize=4)
+_reviewed: list[tuple[Dataspace, Disclosure]] = []
+"""The totals that were looked at last: the notice, the report and the page ask for the same."""
+
+
 def review_totals(dataspace: Dataspace) -> Disclosure | None:
     """Return what exact totals give away, by quick work; None if nothing but the number of records
-    is exact.
+    is exact, or if they are too many.
     """
-    return Disclosure.from_dataspace(dataspace) if dataspace.margins else None
+    if not dataspace.margins or _are_many(dataspace):
+        return None
+    for totals, found in _reviewed:
+        if totals is dataspace:
+            return found
+    found = Disclosure.from_dataspace(dataspace)
+    _reviewed[:] = [(dataspace, found)]
+    return found
+
+
+def _are_many(dataspace: Dataspace) -> bool:
+    return sum(total.counts.size for total in dataspace.totals) > _MOST_TOTALS
 
 
 def disclosure_paragraphs(dataspace: Dataspace, found: Disclosure) -> list[str]:
@@ -197,7 +210,9 @@ def disclosure_sections(scope: Scope) -> list[Section]:
     """Return the section of the report; none where only the number of records is exact."""
     found = review_totals(scope.dataspace)
     if found is None:
-        return []
+        said = f"The exact totals have over {_MOST_TOTALS:,} cells: semidp disclosure reads them."
+        many = _are_many(scope.dataspace)
+        return [Section(heading=HEADING, paragraphs=[_ABOUT, said])] if many else []
     rows = [(state(each), " ".join(each.proof)) for each in found.statements[:WORST]]
     return [
         Section(

@@ -47,6 +47,7 @@ class ConformingTables:
     effort: Effort = field(default_factory=Effort)
     progress: Progress = silent
     _kept: dict[View, Bounds] = field(default_factory=dict, init=False)
+    _partial: dict[View, tuple[set[int], Bounds]] = field(default_factory=dict, init=False)
     _programs: dict[View, Program] = field(default_factory=dict, init=False)
 
     @cached_property
@@ -74,7 +75,12 @@ class ConformingTables:
 
     def bound_cells(self, view: View, cells: Iterable[int]) -> Bounds:
         """Return bounds of which only those of some cells were worked for."""
-        return self._kept[view] if view in self._kept else self._bound(view, cells)
+        if view in self._kept:
+            return self._kept[view]
+        wanted = set(cells)
+        if view not in self._partial or not wanted <= self._partial[view][0]:
+            self._partial[view] = wanted, self._bound(view, sorted(wanted))
+        return self._partial[view][1]
 
     def _bound(self, view: View, cells: Iterable[int] | None) -> Bounds:
         if self.is_closed:

@@ -148,6 +148,7 @@ class CertainFindings:
     insiders: int = 0
     percent: Fraction = Fraction(0)
     _explainer: Explainer = field(init=False)
+    _unlisted: Counter[FindingKind] = field(default_factory=Counter, init=False)
 
     def __post_init__(self) -> None:
         self._explainer = Explainer(self.tables)
@@ -160,7 +161,7 @@ class CertainFindings:
     @cached_property
     def numbers(self) -> dict[FindingKind, int]:
         """How many statements of each kind there are."""
-        found = Counter(each.kind for each in self._found)
+        found = Counter(each.kind for each in self._found) + self._unlisted
         return {kind: found[kind] for kind in FindingKind if found[kind]}
 
     @cached_property
@@ -253,18 +254,22 @@ class CertainFindings:
         labels = grid.labels(group, view)
         held = np.flatnonzero(support.ravel())
         child = dict(zip(labels[held].tolist(), held.tolist(), strict=True))
-        for cell in np.flatnonzero(same).tolist():
-            kind = FindingKind.everybody if lower[cell] else FindingKind.anybody
-            yield _Found(
-                kind,
-                view,
-                child[cell],
-                int(lower[cell]),
-                int(lower[cell]),
-                int(upper[cell]),
-                bool(sharp[cell]),
-                axis,
-            )
+        for kind, chosen in (
+            (FindingKind.everybody, same.ravel() & (lower > 0)),
+            (FindingKind.anybody, same.ravel() & (lower == 0)),
+        ):
+            for cell in self._list_cells(kind, chosen, lower):
+                ends = int(lower[cell]), int(upper[cell])
+                yield _Found(
+                    kind, view, child[cell], ends[0], *ends, sharp=bool(sharp[cell]), axis=axis
+                )
+
+    def _list_cells(self, kind: FindingKind, chosen: Mask, rank: Counts) -> list[int]:
+        """Return the first cells by rank, as many as may be listed; the others are counted."""
+        cells = np.flatnonzero(chosen)
+        cells = cells[np.argsort(rank.ravel()[cells], kind="stable")]
+        self._unlisted[kind] += max(len(cells) - LISTED, 0)
+        return [int(cell) for cell in cells[:LISTED]]
 
     def _bound_group(self, group: View) -> Bounds:
         exact = self.counts.find_exact(group)
@@ -288,7 +293,7 @@ class CertainFindings:
             coarser = _coarsen(view, axis)
             if coarser in support:
                 empty = empty & grid.spread(support[coarser], coarser, view).astype(bool)
-        for cell in np.flatnonzero(empty).tolist():
+        for cell in self._list_cells(FindingKind.nobody, empty, np.zeros(empty.size, np.int64)):
             yield _Found(FindingKind.nobody, view, cell, cell, 0, 0, True)
 
     def _find_coalitions(self, view: View, axis: int, same: Mask) -> Iterator[_Found]:
@@ -303,7 +308,7 @@ class CertainFindings:
         known = np.broadcast_to(grid.spread(same, group, view).astype(bool), bounds.lower.shape)
         missing = size - bounds.lower
         told = (missing >= 1) & (missing <= self.insiders) & (bounds.lower >= 1) & ~known
-        for cell in np.flatnonzero(told).tolist():
+        for cell in self._list_cells(FindingKind.coalition, told, size):
             lower = int(bounds.lower.ravel()[cell])
             whole = int(size.ravel()[cell])
             sharp = bool(np.broadcast_to(bounds.sharp, bounds.lower.shape).ravel()[cell])
@@ -335,7 +340,7 @@ class CertainFindings:
         for clique in self.counts.cliques:
             exact = self.counts.find_exact(clique)
             if exact is not None and any(clique):
-                yield from self._yield_cells(clique, exact, exact, exact == exact)
+                yield from self._yield_cells(clique, exact, exact, np.ones(exact.shape, bool))
         bounds = self.crossing_bounds
         if bounds is not None and crossing not in self.counts.cliques and any(crossing):
             sharp = np.broadcast_to(bounds.sharp, bounds.lower.shape)
@@ -345,20 +350,17 @@ class CertainFindings:
         self, view: View, lower: Counts, upper: Counts, sharp: Any
     ) -> Iterator[_Found]:
         published = self.counts.find_exact(view) is not None
-        for cell in np.flatnonzero(lower >= 1).tolist():
-            low, high = int(lower.ravel()[cell]), int(upper.ravel()[cell])
-            kind = (
-                FindingKind.exists
-                if low < high
-                else FindingKind.alone
-                if low == 1
-                else FindingKind.fixed
-            )
-            # A published count is no finding, unless it is of one person.
-            if not published or kind is FindingKind.alone:
-                exact = bool(np.asarray(sharp).ravel()[cell])
+        some, fixed = lower >= 1, lower == upper
+        by_kind = {FindingKind.alone: fixed & (lower == 1)}
+        # A published count is no finding, unless it is of one person.
+        if not published:
+            by_kind[FindingKind.fixed] = fixed & (lower > 1)
+            by_kind[FindingKind.exists] = some & ~fixed
+        for kind, chosen in by_kind.items():
+            for cell in self._list_cells(kind, chosen, np.zeros(lower.size, np.int64)):
+                ends = int(lower.ravel()[cell]), int(upper.ravel()[cell])
                 rank = cell - (0 if published else 2**40)
-                yield _Found(kind, view, cell, rank, low, high, exact)
+                yield _Found(kind, view, cell, rank, *ends, sharp=bool(sharp.ravel()[cell]))
 
     # --- words ------------------------------------------------------------------------------------
 
@@ -398,17 +400,15 @@ class CertainFindings:
 
     def _prove_group(self, found: _Found) -> list[str]:
         """Prove that nobody in a group has another value."""
-        grid = self.counts.grid
         group = _coarsen(found.view, found.axis)
-        labels = grid.labels(group, found.view)
-        place = int(labels[found.cell])
+        place = self.counts.find_coarser(found.view, found.cell, group)
         lines: list[str] = []
         if found.lower:
             lines += self._explainer.explain(group, place, LOWER)
         declared = self.counts.possible(found.view).ravel()
         others = [
             cell
-            for cell in np.flatnonzero(labels == place).tolist()
+            for cell in self.counts.list_parts(group, place, found.view)
             if cell != found.cell and declared[cell]
         ]
         for cell in others[:4]:
@@ -434,7 +434,7 @@ class CertainFindings:
 
     def _prove_coalition(self, found: _Found) -> list[str]:
         group = _coarsen(found.view, found.axis)
-        place = self._explainer.project(found.view, found.cell, group)
+        place = self.counts.find_coarser(found.view, found.cell, group)
         lines = self._explainer.explain(group, place, LOWER)
         lines += self._explainer.explain(found.view, found.cell, LOWER)
         missing = found.upper - found.lower

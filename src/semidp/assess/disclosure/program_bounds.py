@@ -265,8 +265,8 @@ class Program:
         objective.SetMinimization()
         self.clock.solves += 1
         status = solver.Solve()
-        if status == pywraplp.Solver.INFEASIBLE:
-            raise DataError(CONTRADICTION)
+        if status == pywraplp.Solver.INFEASIBLE and not self.seen:
+            self.search(None, sense)  # in whole numbers: refuses what contradicts itself
         if status != pywraplp.Solver.OPTIMAL:
             return None
         solution = np.array([column.solution_value() for column in columns])
@@ -420,7 +420,8 @@ class Program:
             shown = len(self.seen)
 
         # One table first: it shows that there is one, and what many cells can be.
-        self.search(None, 1)
+        if not self.seen:
+            self.search(None, 1)
         look()
         for place, (cell, sense) in enumerate((c, s) for s in (1, -1) for c in wanted):
             progress("bounding cells", place, 2 * len(wanted))

@@ -53,11 +53,6 @@ class Explainer:
             return "all records"
         return "(" + ", ".join(f"{name} {level}" for name, level in levels.items()) + ")"
 
-    def project(self, view: View, cell: int, coarser: View) -> int:
-        """Return the cell of a coarser view that holds a cell."""
-        grid = self.tables.counts.grid
-        return int(grid.labels(coarser, view)[cell])
-
     def explain(self, view: View, cell: int, side: int) -> list[str]:
         """Return the sentences that prove the lower (0) or upper (1) bound of a cell."""
         bounds = self.tables.bound_cells(view, [cell])
@@ -84,7 +79,7 @@ class Explainer:
         """A published number that says it, of this cell or, for an upper bound, of a sum."""
         for known in self.tables.counts.tables:
             if known.view == view or (side == UPPER and is_within_view(known.view, view)):
-                place = self.project(view, cell, known.view)
+                place = self.tables.counts.find_coarser(view, cell, known.view)
                 told = int((known.lower, known.upper)[side].ravel()[place])
                 if told == value:
                     return [self._published(known, place)]
@@ -119,7 +114,7 @@ class Explainer:
         written: list[str] = []
         for sign, part in terms:
             exact = counts.require_exact(part)
-            place = self.project(view, cell, part)
+            place = self.tables.counts.find_coarser(view, cell, part)
             number = int(exact.ravel()[place])
             total += sign * number
             mark = "" if not written else (" + " if sign > 0 else " − ")
@@ -184,16 +179,12 @@ class Explainer:
         else:
             self._trace_difference(step, cell, place, lines, most)
 
-    def _parts(self, step: Step, whole: int) -> list[int]:
-        labels = self.tables.counts.grid.labels(step.whole, step.part)
-        return np.flatnonzero(labels == whole).tolist()
-
     def _trace_sum(
         self, step: Step, cell: int, place: int, lines: dict[str, None], most: int
     ) -> None:
         narrowed = self.tables.narrowed
         numbers = []
-        for part in self._parts(step, cell):
+        for part in self.tables.counts.list_parts(step.whole, cell, step.part):
             number = narrowed.value_at(step.part, step.side, part, place)
             if number:
                 self._trace(step.part, step.side, part, place, lines, most)
@@ -211,10 +202,10 @@ class Explainer:
     ) -> None:
         narrowed = self.tables.narrowed
         side = step.side
-        whole = self.project(step.part, cell, step.whole)
+        whole = self.tables.counts.find_coarser(step.part, cell, step.whole)
         self._trace(step.whole, side, whole, place, lines, most)
         numbers, others = [f"{narrowed.value_at(step.whole, side, whole, place):,}"], []
-        for part in self._parts(step, whole):
+        for part in self.tables.counts.list_parts(step.whole, whole, step.part):
             if part == cell:
                 continue
             number = narrowed.value_at(step.part, 1 - side, part, place)
@@ -243,12 +234,8 @@ class Explainer:
         crossing = self.tables.counts.crossing
         if side != UPPER or value or view == crossing or not is_within_view(view, crossing):
             return []
-        grid = self.tables.counts.grid
-        if grid.count_margin_cells(crossing) > 2**20:
-            return []
-        labels = grid.labels(view, crossing)
         lines: dict[str, None] = {}
-        for part in np.flatnonzero(labels == cell).tolist():
+        for part in self.tables.counts.list_parts(view, cell, crossing):
             reasons = self._by_published(crossing, part, UPPER, 0) or self._by_steps(
                 crossing, part, UPPER, 0
             )

@@ -12,7 +12,17 @@ import numpy as np
 
 from semidp.errors import DataError, InputError
 from semidp.promise.schema.counts import Table
-from semidp.promise.schema.margins import Counts, Grid, Mask, View, is_within_view, join, maximal
+from semidp.promise.schema.margins import (
+    LARGEST_MASK,
+    Counts,
+    Grid,
+    Mask,
+    View,
+    is_within_view,
+    join,
+    list_axes,
+    maximal,
+)
 from semidp.promise.schema.schema import Schema
 from semidp.promise.spaces.dataspace import Dataspace
 
@@ -85,6 +95,8 @@ class PublishedCounts:
 
     schema: Schema
     tables: tuple[KnownTable, ...]
+    _sums: dict[View, Counts | None] = field(default_factory=dict, init=False, repr=False)
+    _masks: dict[View, Mask] = field(default_factory=dict, init=False, repr=False)
 
     @classmethod
     def from_dataspace(cls, dataspace: Dataspace) -> "PublishedCounts":
@@ -120,10 +132,13 @@ class PublishedCounts:
 
     def find_exact(self, view: View) -> Counts | None:
         """Return the counts of a view that follow from one exact table; None if none has it."""
-        for known in self.tables:
-            if is_within_view(view, known.view) and known.is_exact:
-                return self.grid.sum(known.lower, view, known.view)
-        return None
+        if view not in self._sums:
+            self._sums[view] = None
+            for known in self.tables:
+                if is_within_view(view, known.view) and known.is_exact:
+                    self._sums[view] = self.grid.sum(known.lower, view, known.view)
+                    break
+        return self._sums[view]
 
     def require_exact(self, view: View) -> Counts:
         """Return the counts of a view that lies within an exact table."""
@@ -133,11 +148,46 @@ class PublishedCounts:
         return counts
 
     def possible(self, view: View) -> Mask:
-        """Return the cells of a view that no declared structural zero rules out."""
-        shape = self.grid.compute_margin_shape(view)
-        if self.schema.possible is None:
-            return np.ones(shape, dtype=bool)
-        return np.asarray(self.grid.sum(self.schema.possible, view) > 0)
+        """Return the cells of a view that no declared structural zero rules out.
+
+        Of very many cells only the zeros that lie within the view are looked at.
+        """
+        if view not in self._masks:
+            zeros = self.schema.structural_zeros
+            mask = np.ones(self.grid.compute_margin_shape(view), dtype=bool)
+            if zeros and self.schema.size <= LARGEST_MASK:
+                mask = np.asarray(self.grid.sum(self.schema.possible_cells, view) > 0)
+            elif zeros and any(view):
+                inside = self.schema.restrict(self.schema.list_view_names(view))
+                mask = inside.possible_cells.reshape(mask.shape)
+            self._masks[view] = mask
+        return self._masks[view]
+
+    def find_coarser(self, view: View, cell: int, coarser: View) -> int:
+        """Return the cell of a coarser view that holds a cell of a view."""
+        nodes = np.unravel_index(cell, self.grid.compute_margin_shape(view))
+        place = dict(zip(list_axes(view), nodes, strict=True))
+        position = [
+            self.grid.chains[axis].ancestor(view[axis], int(place[axis]), coarser[axis])
+            for axis in list_axes(coarser)
+        ]
+        shape = self.grid.compute_margin_shape(coarser)
+        return int(np.ravel_multi_index(position, shape)) if position else 0
+
+    def list_parts(self, view: View, cell: int, finer: View) -> list[int]:
+        """Return the cells of a finer view that lie in a cell of a view."""
+        nodes = np.unravel_index(cell, self.grid.compute_margin_shape(view))
+        place = dict(zip(list_axes(view), nodes, strict=True))
+        ranges = []
+        for axis in list_axes(finer):
+            chain = self.grid.chains[axis]
+            node = int(place.get(axis, 0))
+            below = chain.slice_descendants(view[axis], node, finer[axis])
+            ranges.append(np.arange(below.start, below.stop))
+        if not ranges:
+            return [0]
+        shape = self.grid.compute_margin_shape(finer)
+        return [int(flat) for flat in np.ravel_multi_index(np.ix_(*ranges), shape).ravel()]
 
     def without_view(self, view: View, instead: Iterable[View] = ()) -> "PublishedCounts":
         """Return what is known if one exact table is not published, or only some of its margins."""

@@ -80,7 +80,7 @@ class Disclosure:
     >>> found.reveals
     True
     >>> print(found.statements[0].proof[-1])
-    So all 5 in (ward B) have ill n.
+    So all 5 in (ill n) have ward B.
     """
 
     counts: PublishedCounts
