@@ -12,10 +12,10 @@ from semidp.present.report import sentences
 from semidp.present.report.linked_sentences import explain_linked_promise, name_exact_facts
 from semidp.promise.guarantee import Guarantee
 from semidp.promise.spaces.adjacency import Ball, Exchange
-from semidp.promise.spaces.adjacency_words import BallWords, ExchangeWords
 from semidp.promise.spaces.dataspace import Dataspace
 from semidp.promise.spaces.protection import ChangedUnits, Protection
 from semidp.promise.tradeoff.curves import gaussian
+from semidp.publish.report_words import BallReport, ExchangeReport
 from tests.linked.test_unit_promise import Published
 from tests.linked.towns import FLAT, Kind, fibers
 
@@ -79,7 +79,7 @@ PROPERTIES = ("name", "used", "pairs", "promise", "column", "same_noise", "restr
 
 @pytest.mark.parametrize("a", [0, 1, 2, 3, 10])
 @pytest.mark.parametrize(("protection", "units"), PROTECTIONS)
-@pytest.mark.parametrize("kind", [BallWords, ExchangeWords])
+@pytest.mark.parametrize("kind", [BallReport, ExchangeReport])
 def test_an_adjacency_is_described_in_english(kind, a, protection, units):
     if not a and units is not None:
         return  # a whole unit changes one member at least
@@ -158,7 +158,7 @@ def test_words_put_no_bare_number_before_a_plural():
         "{len(sources)} releases",
     }
     package = Path(semidp.__file__).parent
-    files = [*package.rglob("*words.py"), package / "present" / "report" / "sentences.py"]
+    files = [*package.rglob("*words.py"), *package.rglob("*sentences.py")]
     files += [*(package / "publish" / "statistics").glob("*/published.py")]
     files.append(package / "promise" / "spaces" / "linked.py")
     bare, counted = [], 0

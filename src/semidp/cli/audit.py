@@ -59,6 +59,7 @@ from semidp.promise.progress import Progress
 from semidp.promise.spaces.adjacency import Adjacency
 from semidp.publish.pipeline import Prepared, prepare
 from semidp.publish.plan import Plan
+from semidp.publish.report_words import report_words
 from semidp.publish.results.columns import read_numbers
 from semidp.publish.statistics.protocol.kinds import Attackable
 from semidp.publish.statistics.registry import printed_result
@@ -540,8 +541,8 @@ def _rows(finding: _Finding) -> list[tuple[str, str]]:
         claimed = claim.mechanism.space.adjacency
         if finding.pairs != claimed:
             lines.insert(1, ("pairs", f"{finding.pairs}, where the claim is about {claimed}"))
-        elif claimed.words.restriction is not None:
-            lines.insert(1, ("pairs", claimed.words.restriction))
+        elif (restriction := report_words(claimed).restriction) is not None:
+            lines.insert(1, ("pairs", restriction))
     if energy is not None:
         lines.append(
             (

@@ -41,6 +41,7 @@ from semidp.promise.tradeoff.function import Order, Tradeoff
 from semidp.promise.tradeoff.polygons import Approximate
 from semidp.promise.tradeoff.smooth import ZCDP, Gaussian
 from semidp.publish.plan import AdjacencyChoice, Plan, adjacency_from
+from semidp.publish.report_words import report_words
 from semidp.publish.side_information import change
 from semidp.publish.statistics.recheck_findings import no_stronger
 
@@ -479,7 +480,7 @@ def _print(document: dict[str, Any], stated: Tradeoff, real: Guarantee) -> None:
 
     a = real.adjacency.a
     target = document["report_delta"]
-    table = grid([""], ["as stated", real.adjacency.words.column])
+    table = grid([""], ["as stated", report_words(real.adjacency).column])
     for name, number in (("rho", _rho), ("mu", _mu)):
         before, after = number(stated), number(real.tradeoff)
         if before is not None and after is not None:

@@ -28,6 +28,7 @@ from semidp.promise.tradeoff.budget import Budget
 from semidp.publish.pipeline import RunOptions, run_plan
 from semidp.publish.plots.style import png
 from semidp.publish.rechecking.release_check import load_consistent
+from semidp.publish.report_words import report_words
 from semidp.publish.statistics.odds_ratio.measured_ratio import OddsRatioResult
 from semidp.publish.statistics.odds_ratio.published import test_rows
 from semidp.publish.statistics.odds_ratio.request import OddsRatioRequest
@@ -454,7 +455,7 @@ def _describe_statistic(answer: Independence | Association) -> list[tuple[str, s
 def _print(result: OddsRatioResult, interval: Interval, budget: Budget, notes: list[str]) -> None:
     rows = [
         *test_rows(result, interval),
-        ("budget", f"{budget}, adjacency {result.guarantee.adjacency.words.used}"),
+        ("budget", f"{budget}, adjacency {report_words(result.guarantee.adjacency).used}"),
         *(("note", note) for note in notes),
     ]
     print_rows(rows)

@@ -21,6 +21,7 @@ from semidp.promise.spaces.dataspace import Dataspace
 from semidp.publish.plots.figures import tradeoff_plot
 from semidp.publish.plots.style import svg
 from semidp.publish.release_files import ReleaseFiles
+from semidp.publish.report_words import report_words
 from semidp.publish.results.sections import LISTED_ROWS, Section, first_cells
 from semidp.publish.results.texts import more, name_tradeoff
 from semidp.publish.statistics.protocol.results import Published
@@ -47,7 +48,9 @@ def html(release: ReleaseFiles, title: str | None = None, further: Sequence[Sect
     shown = release.presentation
     advertised = release.naive_tradeoff
     curves = (
-        {} if stated is None else {f"this release ({scope.adjacency.words.used})": stated.tradeoff}
+        {}
+        if stated is None
+        else {f"this release ({report_words(scope.adjacency).used})": stated.tradeoff}
     )
     if advertised is not None:
         curves["if the totals were forgotten"] = advertised
@@ -197,7 +200,7 @@ def _details(release: ReleaseFiles) -> list[tuple[str, str]]:
             rows.append((f"{scope.protection.units.capitalize()} (public)", f"{scope.persons:,}"))
         rows.append(("Promise", scope.protection.who))
     if release.stated is not None:
-        rows.append(("Adjacency used", scope.adjacency.words.used))
+        rows.append(("Adjacency used", report_words(scope.adjacency).used))
     if semi is not None:
         worst = semi.worst_case if semi.worst_case is not None else f"at most {semi.bound}"
         rows.append(("a(t), worst case", f"{worst} ({semi.method})"))

@@ -27,6 +27,7 @@ from semidp.publish.plan import Plan
 from semidp.publish.presentation import WORKBOOK
 from semidp.publish.release_files import ReleaseFiles
 from semidp.publish.release_value import SOURCES
+from semidp.publish.report_words import report_words
 from semidp.publish.results.cells import METADATA
 from semidp.publish.results.place_maps import MAP
 from semidp.publish.results.texts import name_tradeoff
@@ -188,7 +189,7 @@ def _numbers(tradeoff: Tradeoff, report_delta: Fraction) -> str:
 
 def together_text(scope: Scope) -> str:
     """Say in a few words how many records change together in the guarantee."""
-    return scope.adjacency.words.describe_joint_change(exact=_has_exact_totals(scope))
+    return report_words(scope.adjacency).describe_joint_change(exact=_has_exact_totals(scope))
 
 
 def why_heading(scope: Scope) -> str:
@@ -196,7 +197,7 @@ def why_heading(scope: Scope) -> str:
     semi = scope.semi_adjacency
     if semi is not None and semi.bound == 0:
         return "Why nothing is left to protect"
-    return scope.adjacency.words.heading(exact=_has_exact_totals(scope))
+    return report_words(scope.adjacency).heading(exact=_has_exact_totals(scope))
 
 
 def _has_exact_totals(scope: Scope) -> bool:
@@ -241,7 +242,7 @@ def explain_joint_moves(scope: Scope) -> list[str]:
         return ["The published totals leave no other dataset: there is nothing left to protect."]
     number = count_noun(semi.bound, scope.adjacency.words.one, scope.adjacency.words.noun)
     most = f"a(t) = {number}" if semi.worst_case is not None else f"at most {number}"
-    return [first, *scope.adjacency.words.why(most)]
+    return [first, *report_words(scope.adjacency).why(most)]
 
 
 def explain_other_adjacency(release: ReleaseFiles | Prepared) -> list[str]:
@@ -250,7 +251,7 @@ def explain_other_adjacency(release: ReleaseFiles | Prepared) -> list[str]:
     if other is None or other.tradeoff.is_trivial:
         return []
     numbers = _numbers(other.tradeoff, release.plan.report_delta)
-    return [f"{other.adjacency.words.same_noise}: {numbers}"]
+    return [f"{report_words(other.adjacency).same_noise}: {numbers}"]
 
 
 def also_known(release: ReleaseFiles) -> tuple[list[tuple[str, str, str, str]], int]:

@@ -10,6 +10,7 @@ from semidp.promise.mechanisms.residual_noise import ResidualMechanism
 from semidp.promise.schema.margins import View, maximal, meet
 from semidp.publish.comparisons import find_excess_variance
 from semidp.publish.plots.figures import loss_plot
+from semidp.publish.report_words import report_words
 from semidp.publish.results.cells import Form
 from semidp.publish.results.sections import LISTED_ROWS, Details, Section, first_cells, table_title
 from semidp.publish.results.texts import error_text, more, name_tradeoff, within_text
@@ -246,7 +247,7 @@ def losses_caption(product: "PublishedTables") -> str:
     adjacency, curve = product.guarantee.adjacency, name_tradeoff(product.guarantee.tradeoff)
     records = count_noun(adjacency.a, adjacency.words.one, adjacency.words.noun)
     keep = "it keeps" if adjacency.a == 1 else "they keep"
-    promise = adjacency.words.promise
+    promise = report_words(adjacency).promise
     alone = " The tables measured one by one, with the best split of the budget, promise the same."
     if product.one_by_one_l2 is None:
         alone = ""
