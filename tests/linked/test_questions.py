@@ -19,6 +19,7 @@ from semidp.publish.linked_mechanism import LinkedMechanism
 from semidp.publish.statistics.tables.linked_intervals import LinkedIntervals
 from tests.linked.test_agreement import CASES, linked
 from tests.linked.test_release import TABLES, plan_of, released
+from tests.sum_errors import error_of_sum
 
 SIZES = np.arange(1, 7)
 UNITS = "units:zone-size-type"
@@ -55,7 +56,7 @@ def test_errors_of_single_cells_are_those_of_the_tables(name, budget):
             unit = np.zeros(variance.shape)
             unit[cell] = 1.0
             assert np.isclose(
-                mechanism.combination_error({number: unit}) ** 2,
+                error_of_sum(mechanism, {number: unit}) ** 2,
                 variance[cell],
                 rtol=1e-6,
                 atol=1e-9,
@@ -91,7 +92,7 @@ def test_covariances_of_both_kinds_are_seen_in_many_draws(name):
                 for number, weight in each.items()
             )
             assert np.isclose(moved, float(row @ one), atol=1e-6)
-    errors = np.array([mechanism.combination_error(each) for each in weights])
+    errors = np.array([error_of_sum(mechanism, each) for each in weights])
     drawn = noise @ rows.T
     # four standard errors of a variance of 8,000 draws are 6.4%
     assert np.abs(drawn.var(axis=0) / errors**2 - 1).max() < 0.065

@@ -26,6 +26,7 @@ from tests.linked import test_quarters
 from tests.linked.test_agreement import CASES, linked
 from tests.linked.test_command import ASKED, command, files  # noqa: F401
 from tests.linked.test_release import TABLES, plan_of, released
+from tests.sum_errors import error_of_sum
 
 UNITS = "units:zone-size-type"
 STRUCTURES = [*CASES, *(f"quarters, {name}" for name in test_quarters.CASES)]
@@ -69,8 +70,8 @@ def test_errors_of_coded_cells_are_those_of_sums_over_sizes(name):
                 last = cell[axis] == code.place
                 sizes = slice(cell[axis], None if last else cell[axis] + 1)
                 singles[(*cell[:axis], sizes, *cell[axis + 1 :])] = 1.0
-                error = mechanism.combination_error({number: singles})
-                assert np.isclose(coded.combination_error({number: unit}), error, atol=1e-9)
+                error = error_of_sum(mechanism, {number: singles})
+                assert np.isclose(error_of_sum(coded, {number: unit}), error, atol=1e-9)
                 assert np.isclose(variances[number][cell], error**2, rtol=1e-6, atol=1e-9)
                 compared += 1
                 # a twin that takes the errors of single sizes for that of their sum

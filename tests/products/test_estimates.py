@@ -16,6 +16,7 @@ from semidp.promise.sensitivity.products import product_space
 from semidp.promise.spaces.adjacency import Ball, semi_adjacency
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.tradeoff.budget import Budget
+from tests.sum_errors import error_of_sum
 
 RUNS = 4000
 ALARM = 1e-6
@@ -118,7 +119,7 @@ def test_a_linear_combination_across_tables_has_the_announced_standard_error(dra
         (estimates[number] * weights[number]).sum(axis=(1, 2, 3)[: estimates[number].ndim - 1])
         for number in weights
     )
-    error = mechanism.combination_error(weights)
+    error = error_of_sum(mechanism, weights)
     assert ALARM < stats.chi2.cdf(RUNS * sums.var() / error**2, RUNS - 1) < 1 - ALARM
     # The sum is linear in the noise: seen on the estimates, and then drawn ten times as often
     # without them.
@@ -147,16 +148,16 @@ def test_a_linear_combination_across_tables_has_the_announced_standard_error(dra
         assert not ALARM < stats.chi2.cdf(square * wrong, 10 * RUNS) < 1 - ALARM
     one = np.zeros(estimates[1].shape[1:])
     one[2, 1] = 1
-    assert mechanism.combination_error({1: one}) == pytest.approx(mechanism.table_errors(1)[2, 1])
+    assert error_of_sum(mechanism, {1: one}) == pytest.approx(mechanism.table_errors(1)[2, 1])
     state = np.zeros(estimates[1].shape[1:])
     state[:3] = 1
-    assert mechanism.combination_error({1: state}) == 0.0  # an exact total
+    assert error_of_sum(mechanism, {1: state}) == 0.0  # an exact total
     minus = np.zeros(estimates[2].shape[1:])
     minus[1] = -1
     county = np.zeros(estimates[1].shape[1:])
     county[1] = 1
     # the same number in two tables
-    assert mechanism.combination_error({1: county, 2: minus}) == 0.0
+    assert error_of_sum(mechanism, {1: county, 2: minus}) == 0.0
 
 
 def test_measurements_are_whole_and_their_scales_divide_them():

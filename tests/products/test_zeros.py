@@ -22,6 +22,7 @@ from semidp.promise.spaces.exchange_blocks import Blocks
 from semidp.promise.spaces.witness import enumerate_tables
 from semidp.promise.tradeoff.budget import Budget
 from semidp.publish.half_widths import table_half_widths
+from tests.sum_errors import error_of_sum
 
 AGE, STATUS = (
     Feature("age", ["child", "adult", "old"]),
@@ -260,7 +261,7 @@ def test_estimates_with_zeros_are_unbiased_agree_and_have_their_variance():
     assert np.allclose(every[1].sum(axis=1), every[2].sum(axis=1))  # sexes are exact
     assert (every[0][:, 0, 1:] == 0).all()
     difference = {0: np.ones((3, 3)) * [[0], [1], [0]], 2: -np.ones((3, 2)) * [[0], [1], [0]]}
-    assert mechanism.combination_error(difference) == pytest.approx(0, abs=1e-9)
+    assert error_of_sum(mechanism, difference) == pytest.approx(0, abs=1e-9)
 
 
 def test_coarse_noise_keeps_its_intervals():

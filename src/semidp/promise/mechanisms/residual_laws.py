@@ -4,7 +4,6 @@ How much noise each residual gets is decided in `residual_noise`. Where several 
 one vector is measured, and every cell is a weighted sum of its entries.
 """
 
-import math
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -121,9 +120,6 @@ def draws_of_laws(
     return result
 
 
-_NOTHING = 1e-12  # a weight that floating point has left where there is none
-
-
 @dataclass(frozen=True, eq=False)
 class SharedNoise(Mechanism):
     """A mechanism that measures several tables at once. Tables go by their numbers.
@@ -168,22 +164,3 @@ class SharedNoise(Mechanism):
         self, entries: NDArray[np.intp], count: int, randomness: Randomness
     ) -> NDArray[np.int64]:
         """Draw the noise of some entries alone, for many measurements at once."""
-
-    def combination_error(self, weights: Mapping[int, ArrayLike]) -> float:
-        """Return the standard error of a weighted sum of cells; weights go by the number of the
-        table.
-
-        >>> from semidp.promise.tradeoff.budget import Budget
-        >>> from semidp.promise.mechanisms.examples import two_way
-        >>> from semidp.promise.mechanisms.residual_noise import ResidualMechanism
-        >>> from semidp.promise.sensitivity.products import product_space
-        >>> both, table = two_way()
-        >>> space = product_space(both.dataspace, both.adjacency, [table.schema.names])
-        >>> ResidualMechanism.calibrate(space, Budget.gdp(1)).combination_error(
-        ...     {0: [[1, 1, 1], [0, 0, 0]]}
-        ... )
-        0.0
-        """
-        pulled = self.combination(weights)
-        pulled[np.abs(pulled) * self.entry_scales < _NOTHING] = 0.0
-        return math.sqrt(float((pulled**2 * self.entry_variances).sum()))
