@@ -15,6 +15,7 @@ from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.schema.margins import list_axes
 from semidp.promise.sensitivity.branches import Cut, branch_space
 from semidp.promise.sensitivity.products import product_space
+from semidp.publish.statistics.tables.by_parts.cut_tables import estimate_branch_tables
 
 PATHS = [
     *(
@@ -131,7 +132,8 @@ def test_branches_put_together_are_the_whole_product(law: str, part: int) -> Non
             own = Table(part, cut.row(schema.grid, schema.grid.full, table.counts, node))
             asked = [own.margin(part.list_view_names(view)) for view in noise.space.views]
             parts[node] = noise.measure(asked, source.part(str(node)))
-            found[node] = noise.tables(
+            found[node] = estimate_branch_tables(
+                noise,
                 parts[node],
                 [
                     tuple(

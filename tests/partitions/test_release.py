@@ -31,6 +31,7 @@ from semidp.publish import GroupRequest, TableRequest
 from semidp.publish.parts import by_partition
 from semidp.publish.rechecking.release_check import disagreements
 from semidp.publish.statistics.tables.by_parts import joint, measuring
+from semidp.publish.statistics.tables.by_parts.cut_tables import estimate_branch_tables
 from tests.partitions.conftest import FEATURES, PATHS, plan, records, run_partitioned
 
 
@@ -135,7 +136,9 @@ def test_estimates_are_unbiased_and_vary_as_stated(people, tmp_path: Path) -> No
                     continue
                 noisy = noise.measure(counted, randomness.part("product", str(node)))
                 estimate.append(
-                    noise.tables(noisy, [(row.estimate, row.variance) for row in rows])[0][0]
+                    estimate_branch_tables(
+                        noise, noisy, [(row.estimate, row.variance) for row in rows]
+                    )[0][0]
                 )
             found.append(np.concatenate(estimate))
     errors = prepare(asked, people).mechanisms[0].table_errors(0)  # type: ignore[attr-defined]

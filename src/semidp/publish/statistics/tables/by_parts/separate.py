@@ -56,6 +56,7 @@ from semidp.publish.statistics.tables.by_parts.cut_tables import (
     CutKind,
     TableBlocks,
     cut_plain,
+    estimate_branch_tables,
     split_residuals,
 )
 from semidp.publish.statistics.tables.by_parts.separate_fits import (
@@ -514,7 +515,7 @@ def estimate_part(
     and at the cut.
     """
     above = [(row.estimate, row.variance) for row in rows]
-    return noise.tables(split_residuals(noise.space, noisy), above)
+    return estimate_branch_tables(noise, split_residuals(noise.space, noisy), above)
 
 
 def build_part(
