@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from semidp.promise.schema.margins import Counts, Floats
 from semidp.promise.schema.outcome import Outcome
 from semidp.promise.sensitivity.outcome_moves import OutcomeMoves, find_moves
-from semidp.promise.sensitivity.outcome_spaces import SpaceByGroups, recorded_outcome, sum_space
+from semidp.promise.sensitivity.outcome_spaces import SpaceByGroups, recorded_groups, sum_space
 from semidp.promise.sensitivity.patterns import Norms
 from semidp.promise.spaces.adjacency import Adjacency
 from semidp.promise.spaces.dataspace import Datasets, Margin
@@ -244,11 +244,10 @@ def recorded_answered(
     query: Mapping[str, Any], dataspace: Datasets, adjacency: Adjacency
 ) -> AnsweredSpace:
     """Return the space that `AnsweredSpace.query` wrote."""
-    blocks = [Margin(*names) for names in query["by"]]
+    outcome, blocks, _ = recorded_groups(query)
     fineness, weight = int(query["fineness"]), int(query["weight"])
     if fineness < 1 or weight < 1:
         raise ValueError("the fineness and the weight of an answer are whole numbers of at least 1")
-    outcome = recorded_outcome(query)
     return _space(dataspace, adjacency, outcome, blocks, fineness, weight)
 
 

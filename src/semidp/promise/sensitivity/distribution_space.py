@@ -23,7 +23,7 @@ from semidp.promise.schema.outcome import Outcome
 from semidp.promise.sensitivity.outcome_spaces import (
     SpaceByGroups,
     groups_json,
-    recorded_outcome,
+    recorded_groups,
     sum_space,
 )
 from semidp.promise.sensitivity.patterns import Norms
@@ -507,6 +507,4 @@ def recorded_distribution(
     query: Mapping[str, Any], dataspace: Datasets, adjacency: Adjacency
 ) -> DistributionSpace:
     """Return the space that `DistributionSpace.query` wrote."""
-    blocks = [Margin(*names) for names in query["by"]]
-    outcome = recorded_outcome(query)
-    return distribution_space(dataspace, adjacency, outcome, blocks, query.get("answered"))
+    return distribution_space(dataspace, adjacency, *recorded_groups(query))

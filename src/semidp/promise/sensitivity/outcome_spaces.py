@@ -461,11 +461,17 @@ def recorded_outcome(query: Mapping[str, Any]) -> Outcome:
     return Outcome(query["column"], lower, upper, query["grid"], query.get("lines", ()))
 
 
+def recorded_groups(query: Mapping[str, Any]) -> tuple[Outcome, list[Margin], str | None]:
+    """Return the outcome of a recorded query, its sets of groups, and the feature that says who has
+    a value.
+    """
+    blocks = [Margin(*names) for names in query["by"]]
+    return recorded_outcome(query), blocks, query.get("answered")
+
+
 def recorded_sums(query: Mapping[str, Any], dataspace: Datasets, adjacency: Adjacency) -> SumSpace:
     """Return the space of sums that `SumSpace.query` wrote."""
-    blocks = [Margin(*names) for names in query["by"]]
-    outcome = recorded_outcome(query)
-    return sum_space(dataspace, adjacency, outcome, blocks, query.get("answered"))
+    return sum_space(dataspace, adjacency, *recorded_groups(query))
 
 
 def outcome_adjacency(dataspace: Dataspace, protection: Protection | None = None) -> Ball:

@@ -24,7 +24,7 @@ from semidp.promise.sensitivity.outcome_spaces import (
     SpaceByGroups,
     SumSpace,
     groups_json,
-    recorded_outcome,
+    recorded_groups,
     sum_space,
 )
 from semidp.promise.sensitivity.patterns import Norms
@@ -299,18 +299,14 @@ def recorded_ranks(
     query: Mapping[str, Any], dataspace: Datasets, adjacency: Adjacency
 ) -> RankSpace:
     """Return the space of ranks that `RankSpace.query` wrote."""
-    outcome = recorded_outcome(query)
-    blocks = [Margin(*names) for names in query["by"]]
-    probabilities = query["probabilities"]
-    level = query.get("level")
-    sampling = bool(query.get("sampling", False))
+    outcome, blocks, answered = recorded_groups(query)
     return rank_space(
         dataspace,
         adjacency,
         outcome,
         blocks,
-        probabilities,
-        level=level,
-        sampling=sampling,
-        answered=query.get("answered"),
+        query["probabilities"],
+        level=query.get("level"),
+        sampling=bool(query.get("sampling", False)),
+        answered=answered,
     )
