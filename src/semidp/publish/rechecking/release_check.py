@@ -528,9 +528,12 @@ _STYLE_SHEET = re.compile(r"<style.*?</style>", re.DOTALL)
 
 
 _LEADS_OUT = re.compile(
-    r"""href\s*=\s*["']?[^"'\#\s]|url\(\s*["']?[^"'\#\s)]|style\s*=\s*"[^"]*[\\@&]""", re.IGNORECASE
+    r"""href\s*=\s*["']?(?!data:image/png;base64,)[^"'\#\s]"""
+    r"""|url\(\s*["']?[^"'\#\s)]|style\s*=\s*"[^"]*[\\@&]""",
+    re.IGNORECASE,
 )
-"""A link or an address that does not stay in the drawing, or a style that hides one."""
+"""A link or an address that does not stay in the drawing, or a style that hides one. Shades of
+large tables are pictures inside the drawing."""
 
 
 def _holds_only_drawings(report: str, page: str) -> bool:
