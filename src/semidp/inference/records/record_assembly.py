@@ -9,7 +9,7 @@ draw of the truth given the estimate, if nothing else is known of it (a flat pri
 
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -46,6 +46,7 @@ from semidp.promise.schema.margins import (
     meet,
 )
 from semidp.promise.spaces.dataspace import Dataspace
+from semidp.publish.results.published_table import PublishedTable
 
 if TYPE_CHECKING:
     from semidp.publish.release_value import ReleaseValue
@@ -169,10 +170,19 @@ class PublishedNumbers:
                 "this release is about members and units: records of both are two linked files",
                 needs="linked files",
             )
+        if not release.tables:
+            raise Refused("this release holds no table: records are put together from tables")
+        return cls.from_tables(dataspace, release.tables)
+
+    @classmethod
+    def from_tables(
+        cls, dataspace: Dataspace, tables: Iterable[PublishedTable]
+    ) -> "PublishedNumbers":
+        """Read tables of one kind of records."""
         schema = dataspace.schema
         targets = []
         whole = {}
-        for table in release.tables:
+        for table in tables:
             view = schema.view(table.schema.names)
             shape = schema.grid.compute_margin_shape(view)
             estimate = np.asarray(table.estimate, dtype=np.float64).reshape(shape)
@@ -181,8 +191,6 @@ class PublishedNumbers:
             # Real numbers, or measurements as they are, have no records to the person.
             if table.counts.dtype.kind == "i" and table.fitted.kind == "integer":
                 whole[table.name] = table.counts.reshape(shape)
-        if not targets:
-            raise Refused("this release holds no table: records are put together from tables")
         return cls(dataspace, tuple(targets), whole)
 
     @cached_property

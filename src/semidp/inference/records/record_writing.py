@@ -22,7 +22,6 @@ from semidp.inference.records.record_assembly import (
     several_records,
     synthesize_records,
 )
-from semidp.inference.records.record_cells import TargetTable
 from semidp.inference.records.record_search import Ending
 from semidp.inference.records.synthetic import (
     SyntheticRecords,
@@ -35,6 +34,7 @@ from semidp.promise.exact import number
 from semidp.promise.noise.randomness import Randomness, generator
 from semidp.promise.progress import Progress
 from semidp.promise.schema.margins import View, list_axes
+from semidp.promise.spaces.dataspace import Dataspace
 from semidp.promise.spaces.linked import UNIT, LinkedDataspace
 from semidp.publish.linked_mechanism import LinkedMechanism
 from semidp.publish.results.published_table import PublishedTable
@@ -234,23 +234,16 @@ def _linked_tables(
     return result.mechanism, result.members, result.units_by_size
 
 
-def _match_tables(dataspace: Any, tables: Any, randomness: Randomness) -> SyntheticRecords:
+def _match_tables(
+    dataspace: Dataspace, tables: Sequence[PublishedTable], randomness: Randomness
+) -> SyntheticRecords:
     """Records of one kind that have all its tables to the unit."""
-    schema = dataspace.schema
-    targets, whole = [], {}
+    numbers = PublishedNumbers.from_tables(dataspace, tables)
     for table in tables:
-        if table.counts.dtype.kind != "i" or table.fitted.kind != "integer":
+        if table.name not in numbers.whole:
             raise Refused(
                 f"the table {table.name!r} does not hold whole numbers, so that no records have it"
             )
-        view = schema.view(table.schema.names)
-        shape = schema.grid.compute_margin_shape(view)
-        errors = np.asarray(table.standard_errors, dtype=np.float64).reshape(shape)
-        targets.append(
-            TargetTable(table.name, view, np.asarray(table.estimate).reshape(shape), errors)
-        )
-        whole[table.name] = table.counts.reshape(shape)
-    numbers = PublishedNumbers(dataspace, tuple(targets), whole)
     if numbers.order is None:
         raise Refused(
             "the tables of one kind hang together in a circle, so that linked records are not"
