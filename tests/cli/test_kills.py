@@ -1,5 +1,5 @@
-"""kill -9 at random points of ``release --force`` with a ledger: no release is lost, and none is
-half written.
+"""kill -9 at random points of ``release --force`` with a ledger: no release is lost, none is half
+written, and what was paid for is finished.
 
 Half of the kills come before a random access to the file system, so that every state on disk is
 met; the others after a random time. SEMIDP_KILLS says how many there are.
@@ -17,6 +17,8 @@ from pathlib import Path
 import pytest
 
 from semidp import Ledger, Release
+from semidp.cli import run
+from semidp.publish.unfinished import is_unfinished
 from tests.cli.conftest import Semidp, settle
 
 KILLS = int(os.environ.get("SEMIDP_KILLS", "2"))
@@ -104,10 +106,16 @@ class Place:
             (int(number), int(events))
             for number, events in re.findall(r"^made (\d+) (\d+)$", out, re.M)
         ]
+        before = Release.load(self.out)
+        assert before.ledger is not None
+        assert before.ledger["number"] >= self.newest
+        if is_unfinished(self.out):
+            assert run(["resume", str(self.out), "--quiet"]) == 0
         charges = len(Ledger(self.ledger).account().charges)
         release = Release.load(self.out)
         assert release.ledger is not None
         number = release.ledger["number"]
+        assert number == charges  # nothing is paid and lost
         # Nothing older than what was there, or was reported, and nothing that was not charged.
         assert max([self.newest, *(number for number, _ in reported)]) <= number <= charges
         assert (self.out / "report.html").read_text().rstrip().endswith("</html>")
@@ -158,16 +166,24 @@ def test_a_kill_between_the_renames_loses_nothing(place: Place) -> None:
     process = place.start(fatal=2, kind="moves")
     process.wait(timeout=120)
     assert not place.out.exists()
+    found = Release.load(place.out)  # the old release is put back
+    assert found.ledger is not None
+    assert found.ledger["number"] == before
     place.check(process)
-    assert place.newest == before + 1, "the new release was whole, so it takes its place"
+    assert place.newest == before + 1, "the new release was whole, and is finished"
 
 
 @pytest.mark.long
 def test_a_kill_before_the_renames_leaves_the_old_release(place: Place) -> None:
     place.check(place.start())
     before = place.newest
-    place.check(place.start(fatal=1, kind="moves"))
-    assert place.newest == before
+    process = place.start(fatal=1, kind="moves")
+    process.wait(timeout=120)
+    found = Release.load(place.out)
+    assert found.ledger is not None
+    assert found.ledger["number"] == before
+    place.check(process)
+    assert place.newest == before + 1
 
 
 def test_the_check_sees_a_release_that_is_lost(place: Place) -> None:

@@ -2,13 +2,12 @@
 or is discarded.
 """
 
-import sys
 from pathlib import Path
 
 import pytest
 
 from semidp import Ledger, Release
-from semidp.publish.parts import by_partition, runners
+from semidp.publish.parts import block_run, runners
 from semidp.publish.pipeline import charge_ledger
 from semidp.publish.unfinished import is_unfinished
 from tests.cli.conftest import Done, Semidp, one_sentence
@@ -53,6 +52,12 @@ def begun(
         return here("release", people, *WORDS, "--out", "rel", *more)
 
 
+def resumed(here: Semidp, monkeypatch: pytest.MonkeyPatch, how=broken) -> Done:
+    with monkeypatch.context() as patched:
+        patched.setattr(runners, "carry_out", how)
+        return here("resume", "rel", "--quiet")
+
+
 def charges(here: Semidp, ledger: str) -> int:
     return len(here("ledger", ledger, "--format", "json").json["charges"])
 
@@ -65,8 +70,10 @@ def test_discard_removes_and_does_nothing_else(
     """
     assert here("ledger", "ledger.json", "--rho", "1").code == 0
     said = one_sentence(begun(here, people, monkeypatch, "--ledger", "ledger.json"))
-    assert "; the ledger was charged all the same (--resume or --discard)" in said
-    done = here("release", people, *WORDS, "--out", "rel", "--ledger", "ledger.json", "--discard")
+    place = tmp_path / "rel"
+    hint = f"semidp resume {place} or semidp discard {place}"
+    assert f"; the ledger was charged all the same ({hint})" in said
+    done = here("discard", "rel")
     assert done.code == 0, done.err
     assert (
         done.out
@@ -76,18 +83,13 @@ def test_discard_removes_and_does_nothing_else(
     assert charges(here, "ledger.json") == 1
     assert not (tmp_path / "rel").exists()
     assert not list(tmp_path.glob(".semidp-*"))
-    said = one_sentence(here("release", people, *WORDS, "--out", "rel", "--discard"))
+    said = one_sentence(here("discard", "rel"))
     assert said == "semidp: there is no unfinished rel to discard"
 
 
-def test_discard_for_machines_and_with_other_words(here: Semidp, people: Path, monkeypatch) -> None:
+def test_discard_for_machines(here: Semidp, people: Path, monkeypatch) -> None:
     begun(here, people, monkeypatch)
-    refused = here("release", people, *WORDS, "--out", "rel", "--discard", "--resume")
-    assert "give one of them" in one_sentence(refused)
-    assert "leave --dry-run out" in one_sentence(
-        here("release", people, *WORDS, "--discard", "--dry-run")
-    )
-    done = here("release", people, *WORDS, "--out", "rel", "--discard", "--format", "json")
+    done = here("discard", "rel", "--format", "json")
     assert {key: done.json[key] for key in ("discarded", "charged")} == {
         "discarded": "rel",
         "charged": False,
@@ -98,22 +100,20 @@ def test_an_interrupt_says_how_to_go_on(here: Semidp, people: Path, monkeypatch)
     assert here("ledger", "ledger.json", "--rho", "1").code == 0
     done = begun(here, people, monkeypatch, "--ledger", "ledger.json", how=interrupted)
     kept = (
-        "what was measured is kept: --resume finishes it at no further cost, --discard removes it"
+        "what was measured is kept: semidp resume rel finishes it at no further cost, semidp"
+        " discard rel writes it off"
     )
     charge = "the ledger was charged all the same"
     assert (done.code, done.err) == (
         130,
         f"semidp: interrupted; no release was written; {charge}; {kept}\n",
     )
-    again = begun(here, people, monkeypatch, "--ledger", "ledger.json", "--resume", how=interrupted)
+    again = resumed(here, monkeypatch, how=interrupted)
     assert (again.code, again.err) == (
         130,
         f"semidp: interrupted; no release was written; {kept}\n",
     )
-    assert (
-        here("release", people, *WORDS, "--out", "rel", "--ledger", "ledger.json", "--resume").code
-        == 0
-    )
+    assert here("resume", "rel").code == 0
     assert charges(here, "ledger.json") == 1
     assert not is_unfinished("rel")
 
@@ -130,7 +130,7 @@ def test_only_who_charged_says_so(here: Semidp, people: Path, monkeypatch) -> No
         return charge_ledger(whole, ledger, label, run_name)
 
     with monkeypatch.context() as patched:
-        patched.setattr(by_partition, "charge_ledger", late)
+        patched.setattr(block_run, "charge_ledger", late)
         said = one_sentence(
             here("release", people, *WORDS, "--out", "rel", "--ledger", "ledger.json")
         )
@@ -141,7 +141,7 @@ def test_only_who_charged_says_so(here: Semidp, people: Path, monkeypatch) -> No
     assert here("ledger", "other.json", "--rho", "2").code == 0
     said = one_sentence(begun(here, people, monkeypatch, "--ledger", "other.json"))
     assert "all the same" in said
-    said = one_sentence(begun(here, people, monkeypatch, "--ledger", "other.json", "--resume"))
+    said = one_sentence(resumed(here, monkeypatch))
     assert "no space left" in said
     assert "all the same" not in said
     assert charges(here, "other.json") == 1
@@ -166,7 +166,7 @@ def test_one_piece_says_only_what_it_charged(here: Semidp, people: Path, monkeyp
         charge_ledger(prepared, Ledger("ledger.json"), "another")
         return charge_ledger(prepared, ledger, label, run_name)
 
-    monkeypatch.setattr(sys.modules["semidp.publish.pipeline"], "charge_ledger", late)
+    monkeypatch.setattr(block_run, "charge_ledger", late)
     said = one_sentence(here("release", people, *words, "--ledger", "ledger.json"))
     assert "would exceed" in said
     assert "all the same" not in said
@@ -179,7 +179,7 @@ def test_a_ledger_that_is_given_to_resume_is_charged(
     for name in ("first.json", "second.json"):
         assert here("ledger", name, "--rho", "1").code == 0
     begun(here, people, monkeypatch)
-    done = here("release", people, *WORDS, "--out", "rel", "--resume", "--ledger", "first.json")
+    done = here("resume", "rel", "--ledger", "first.json")
     assert done.code == 0, done.err
     assert charges(here, "first.json") == 1
     assert here("ledger", "first.json", "--check", "rel").code == 0

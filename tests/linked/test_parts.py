@@ -20,7 +20,7 @@ from semidp.promise.documents import digest, read_document
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.progress import silent
 from semidp.publish.linked_survey import computed_features, linked_units, with_units
-from semidp.publish.parts import by_partition, runners
+from semidp.publish.parts import block_run, runners
 from semidp.publish.plan import AdjacencyChoice, Plan
 from semidp.publish.rechecking.release_check import disagreements
 from semidp.publish.sources.linked_records import LinkedData
@@ -326,7 +326,7 @@ def test_worker_processes_draw_the_same(tmp_path):
 def test_records_that_change_meanwhile_end_the_release(tmp_path, monkeypatch):
     plan, data = case("tracts")
     other = town(seed=2)
-    with by_partition.open_records(plan, other) as changed:
+    with block_run.open_records(plan, other) as changed:
         monkeypatch.setattr(
             runners,
             "_run_task",

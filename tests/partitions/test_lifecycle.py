@@ -17,7 +17,7 @@ import pytest
 from semidp import Budget, BudgetExceeded, InputError, Ledger, Release
 from semidp.cli import run as command
 from semidp.promise.documents import read_document
-from semidp.publish.parts import by_partition, runners
+from semidp.publish.parts import block_run, runners
 from semidp.publish.parts import runners as part_tasks
 from semidp.publish.rechecking.release_check import disagreements
 from semidp.publish.statistics.parts import STATE, PartTask
@@ -67,10 +67,10 @@ def test_a_task_of_a_discarded_run_stores_nothing_in_the_next(
     that is gone.
     """
     tasks: list[PartTask] = []
-    real = by_partition._carried_out
+    real = block_run._carried_out
     with monkeypatch.context() as watched:
         watched.setattr(
-            by_partition, "_carried_out", lambda own, *more: real(tasks.extend(own) or tasks, *more)
+            block_run, "_carried_out", lambda own, *more: real(tasks.extend(own) or tasks, *more)
         )
         place = begun(0)
     old = [*tasks]
@@ -204,20 +204,19 @@ def test_workers_end_with_their_parent(name: str, people_file: Path, site, tmp_p
         assert process.returncode == -number
     else:
         assert process.returncode == 128 + number
-        told_of_resuming(said)
-    words = ["release", people_file, *WORDS, *more, "--resume"]
-    assert command([str(word) for word in words]) == 0
+        told_of_resuming(said, out)
+    assert command(["resume", str(out)]) == 0
     assert charges(ledger) == 1
     assert disagreements(Release.load(out), read_document(out / "release.json")) == ()
 
 
-def told_of_resuming(said: str) -> None:
+def told_of_resuming(said: str, out: Path) -> None:
     (line,) = said.strip().splitlines()
     assert line.startswith(
         "semidp: interrupted; no release was written; the ledger was charged all the same; "
     )
-    assert "--resume finishes it" in line
-    assert "--discard removes it" in line
+    assert f"semidp resume {out} finishes it" in line
+    assert f"semidp discard {out} writes it off" in line
 
 
 @pytest.mark.parametrize("where", [pytest.param("here", marks=pytest.mark.long), "in a thread"])
@@ -237,7 +236,7 @@ def test_an_interrupt_is_answered_in_a_computation(
     finally:
         process.kill()
     assert process.returncode == 130
-    told_of_resuming(said)
+    told_of_resuming(said, out)
     assert is_unfinished(out)
 
 

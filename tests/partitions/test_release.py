@@ -28,7 +28,7 @@ from semidp.promise.mechanisms.residual_noise import ResidualMechanism
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.schema.schema import Schema
 from semidp.publish import GroupRequest, TableRequest
-from semidp.publish.parts import by_partition
+from semidp.publish.parts import prepared_blocks
 from semidp.publish.rechecking.release_check import disagreements
 from semidp.publish.statistics.tables.by_parts import joint, measuring
 from semidp.publish.statistics.tables.by_parts.cut_tables import estimate_branch_tables
@@ -118,7 +118,7 @@ def test_estimates_are_unbiased_and_vary_as_stated(people, tmp_path: Path) -> No
     from semidp.publish.sources.opening import open_source
 
     with open_source(people) as source:
-        whole_plan = by_partition.prepare_parts(asked, source, "state")
+        whole_plan = prepared_blocks.prepare_parts(asked, source, "state")
         parts = [whole_plan.cut.branch(whole_plan.schema, node) for node in range(whole_plan.nodes)]
         asked_for = (["tract", "sex"], ["county", "age"])
         tables = [

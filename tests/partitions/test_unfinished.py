@@ -283,10 +283,12 @@ def test_kills(who: str, people_file: Path, tmp_path: Path) -> None:
         if not out.exists():
             if who == "a worker":
                 assert run.returncode == 2, said
-                assert "--resume" in said
+                assert "semidp resume" in said
                 assert "charged all the same" in said
             assert is_unfinished(out)
-            again = subprocess.run([*words, "--resume"], capture_output=True, text=True)
+            again = subprocess.run(
+                [sys.executable, "-m", "semidp", "resume", out], capture_output=True, text=True
+            )
             assert again.returncode == 0, again.stderr
             resumed += 1
         assert disagreements(Release.load(out), read_document(out / "release.json")) == ()

@@ -435,7 +435,7 @@ HINTS = {
     "two levels": "--where, --bins or --levels",
     "memory": "--partition, --table with fewer features or at a coarser depth, or --memory",
     "partition": "--nest state,county --partition state",
-    "unfinished": "--resume or --discard",
+    "unfinished": "semidp resume {first} or semidp discard {first}",
     "ledger": "semidp ledger FILE --rho 1",
     "linked files": "--units-out FILE",
 }

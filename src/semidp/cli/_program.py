@@ -41,6 +41,7 @@ from semidp.cli.guarantee import guarantee
 from semidp.cli.intervals import intervals, model
 from semidp.cli.ledger import ledger
 from semidp.cli.release import check, combine, demo, release, show
+from semidp.cli.resume import discard, resume
 from semidp.cli.synthesize import synthesize
 from semidp.cli.test import odds_ratio
 from semidp.errors import SemidpError
@@ -136,6 +137,14 @@ COMMANDS: dict[Callable[..., None], tuple[str, tuple[str, ...]]] = {
                 " --out means"
             ),
         ),
+    ),
+    resume: (
+        "finish a release that was killed or failed, at no further cost",
+        ("semidp resume release",),
+    ),
+    discard: (
+        "write off a release that was not finished",
+        ("semidp discard release",),
     ),
     disclosure: (
         "what exact totals or published tables give away",

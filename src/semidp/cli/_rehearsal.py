@@ -24,10 +24,11 @@ from semidp.present.report.sentences import (
 from semidp.promise.exact import count_noun, plain
 from semidp.promise.mechanisms.mechanism import Mechanism
 from semidp.promise.mechanisms.selection import with_exact_claim
+from semidp.promise.sensitivity.branches import Cut
 from semidp.promise.spaces.protection import Protection
 from semidp.promise.tradeoff.budget import Budget
 from semidp.publish.linked_survey import linked_needs
-from semidp.publish.parts.by_partition import PreparedByParts, prepare_parts
+from semidp.publish.parts.prepared_blocks import PreparedBlocks, prepare_parts
 from semidp.publish.pipeline import Prepared, RunOptions, calibrate, open_records, prepare
 from semidp.publish.plan import Plan
 from semidp.publish.resources import ResourceEstimate, estimate_resources, part_needs, size_text
@@ -52,14 +53,15 @@ def rehearse(
         whole = prepare_parts(plan, records, partition, jobs=options.jobs, memory=options.memory)
     form = options.written_as or Form.parquet
     if plan.units is None:
-        takes = part_needs(whole.plan, whole.schema, whole.cut, options.jobs, form)
+        cut = Cut.from_name(whole.schema, partition)
+        takes = part_needs(whole.plan, whole.schema, cut, options.jobs, form)
     else:
         takes = linked_needs(whole.plan, whole.scope, partition, form)
     _print_prepared(plan, whole, takes, printing)
 
 
 def _print_prepared(
-    asked: Plan, found: Prepared | PreparedByParts, takes: ResourceEstimate, printing: o.Printing
+    asked: Plan, found: Prepared | PreparedBlocks, takes: ResourceEstimate, printing: o.Printing
 ) -> None:
     """Say what a release would do: from public values."""
     plan, scope, curve = found.plan, found.scope, found.guarantee.tradeoff
@@ -68,7 +70,7 @@ def _print_prepared(
     if printing.json:
         partition = (
             {"partition": {"depth": found.partition, "parts": found.nodes}}
-            if isinstance(found, PreparedByParts)
+            if isinstance(found, PreparedBlocks)
             else {}
         )
         print_json(
@@ -86,7 +88,7 @@ def _print_prepared(
                 "budget": plan.budget and plan.budget.numbers(),
                 **(
                     _part_tables(found, takes)
-                    if isinstance(found, PreparedByParts)
+                    if isinstance(found, PreparedBlocks)
                     else _build_forecast(found, takes)
                 ),
                 **_beside_one_json(found),
@@ -102,7 +104,7 @@ def _print_prepared(
     rows += [("budget", part) for part in budget_parts(plan)]
     strengths = strength_rows(strength(found.guarantee, plan.report_delta))
     adjacency = [("adjacency", together_text(scope)), *strengths]
-    if isinstance(found, PreparedByParts):
+    if isinstance(found, PreparedBlocks):
         rows += [("would use", line) for line in _part_lines(found)]
         rows += [("choice", sentence) for sentence in found.choices]
         parts = (
@@ -127,7 +129,7 @@ def _print_prepared(
     echo("nothing was drawn or written")
 
 
-def _several_records(found: Prepared | PreparedByParts) -> Protection | None:
+def _several_records(found: Prepared | PreparedBlocks) -> Protection | None:
     """Return whom the promise is about where a person has several records; None where one, or where
     units are linked.
     """
@@ -138,7 +140,7 @@ def _several_records(found: Prepared | PreparedByParts) -> Protection | None:
     return protection
 
 
-def _beside_one(found: Prepared | PreparedByParts) -> list[tuple[str, str]]:
+def _beside_one(found: Prepared | PreparedBlocks) -> list[tuple[str, str]]:
     """Say what the same plan would cost if a person had one record, beside what it costs for
     several.
     """
@@ -152,7 +154,7 @@ def _beside_one(found: Prepared | PreparedByParts) -> list[tuple[str, str]]:
     return rows
 
 
-def _beside_one_json(found: Prepared | PreparedByParts) -> dict[str, Any]:
+def _beside_one_json(found: Prepared | PreparedBlocks) -> dict[str, Any]:
     """Return the same as plain values; nothing where a person has one record."""
     protection = _several_records(found)
     if protection is None:
@@ -164,14 +166,14 @@ def _beside_one_json(found: Prepared | PreparedByParts) -> dict[str, Any]:
     return {"records_of_a_person": lines}
 
 
-def _errors_beside(found: Prepared | PreparedByParts) -> list[tuple[str, str, str]]:
+def _errors_beside(found: Prepared | PreparedBlocks) -> list[tuple[str, str, str]]:
     """Return what is published, how far off it would be for one record of a person, and for
     several.
     """
     alone = evolve(found.plan, most=1)
     # The same totals, so that only the records of a person make the difference.
     scope = public_scope(alone, found.scope.dataspace)
-    if isinstance(found, PreparedByParts):
+    if isinstance(found, PreparedBlocks):
         lines = []
         for request, mechanism in found.calibrated_requests:
             one = request.parts_calibrate(request.parts_space(scope))
@@ -213,7 +215,7 @@ def _exact_instead(mechanism: Mechanism, budget: Budget) -> str:
     )
 
 
-def _part_tables(whole: PreparedByParts, takes: ResourceEstimate) -> dict[str, Any]:
+def _part_tables(whole: PreparedBlocks, takes: ResourceEstimate) -> dict[str, Any]:
     """Return the tables of a release part by part, what is released beside them, and what it
     takes.
     """
@@ -233,7 +235,7 @@ def _part_tables(whole: PreparedByParts, takes: ResourceEstimate) -> dict[str, A
     return {"tables": tables, **lists, "needs": takes.to_json()}
 
 
-def _part_lines(whole: PreparedByParts) -> list[str]:
+def _part_lines(whole: PreparedBlocks) -> list[str]:
     """Say with what noise every table would be measured, in all parts, and what is released beside
     them.
     """

@@ -285,15 +285,6 @@ class Running:
     jobs: int | None = option(
         "With --partition: how many parts at a time, each in a process.", min=1
     )
-    resume: bool = flag(
-        "--resume",
-        "Finish a release by --partition that ended early, from the same records; nothing is drawn"
-        " again.",
-    )
-    discard: bool = flag(
-        "--discard",
-        "Remove what a release by --partition that ended early has left, and do nothing else.",
-    )
     dry_run: bool = flag(
         "--dry-run", "Say what would be released and with what noise; draw and write nothing."
     )
@@ -305,19 +296,8 @@ class Running:
             raise InputError(
                 "say where to write the release: --out FOLDER (or --dry-run to write nothing)"
             )
-        if self.partition is None and (self.jobs is not None or self.resume or self.discard):
-            raise InputError(
-                "--jobs, --resume and --discard are for a release by parts: give --partition"
-                " DEPTH too"
-            )
-        if self.resume and self.discard:
-            raise InputError("--resume finishes what --discard removes: give one of them")
-        # What is discarded was paid for, so that its folder must be named and meant.
-        if self.discard and (out is None or self.dry_run):
-            raise InputError(
-                "--discard removes what is unfinished: say of which --out FOLDER, and leave"
-                " --dry-run out"
-            )
+        if self.partition is None and self.jobs is not None:
+            raise InputError("--jobs is for a release by parts: give --partition DEPTH too")
 
     def options(
         self, out: Path | None, inputs: Sequence[Path], presenting: Presenting
@@ -335,13 +315,42 @@ class Running:
             force=self.force,
             inputs=inputs,
             jobs=self.jobs or 1,
-            resume=self.resume,
         )
-        return (
-            options
-            if self.sign is None
-            else replace(options, finish=Signer(self.sign, _password).sign)
-        )
+        return sign_with(options, self.sign)
+
+
+def sign_with(options: RunOptions, key: Path | str | None) -> RunOptions:
+    """Return options that sign every file with a secret key, where one is given."""
+    if key is None:
+        return options
+    return replace(options, finish=Signer(Path(key), _password).sign)
+
+
+def note_command(
+    data: str, opening: o.Opening, running: Running | None = None, linking: Linking | None = None
+) -> dict[str, Any]:
+    """Return what `semidp resume` needs to go on without being told again.
+
+    An address that may hold a password is not noted.
+    """
+    facts: dict[str, Any] = {"data": _locate(data)}
+    facts |= {name: getattr(opening, name) for name in o.FILES}
+    if linking is not None:
+        facts["units"] = None if linking.units is None else _locate(linking.units)
+        facts["units_from"] = linking.units_from
+    if running is not None:
+        for name in ("ledger", "sign"):
+            path: Path | None = getattr(running, name)
+            facts[name] = None if path is None else str(path.absolute())
+        facts |= {"seed": running.seed, "jobs": running.jobs}
+    return {name: value for name, value in facts.items() if value is not None}
+
+
+def _locate(data: str) -> str | None:
+    """Return where data are, from any folder; None for an address that may hold a password."""
+    if "://" not in data:
+        return str(Path(data).absolute())
+    return None if "@" in data or "?" in data else data
 
 
 def _password() -> str:

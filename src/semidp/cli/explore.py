@@ -10,9 +10,10 @@ from attrs import evolve
 
 import semidp.cli._options as o
 from semidp.cli._command import command, flag, option
-from semidp.cli._output import charge_said, echo
+from semidp.cli._output import append_hint, charge_said, echo
+from semidp.cli._running import note_command
 from semidp.cli._totals import build_scope, choose_schema, read_totals
-from semidp.errors import InputError
+from semidp.errors import InputError, SemidpError
 from semidp.present.release import Release
 from semidp.promise.files import check_place
 from semidp.publish.pipeline import RunOptions, run_plan
@@ -94,10 +95,15 @@ def _with_data(data: str, first: Plan, opening: o.Opening, ledger: Path | None) 
         check_place(folder, force=False, ours=release_files, inputs=inputs)
         # A book for each release: what is told of a failure is what this book has charged.
         book = o.open_ledger(ledger, quiet=True)
-        with charge_said(book), opening.source(plan, data) as source:
-            return run_plan(
-                Release, plan, source, RunOptions(ledger=book, out=folder, inputs=inputs)
-            )
+        noted = note_command(data, opening)
+        if ledger is not None:
+            noted["ledger"] = str(ledger.absolute())
+        options = RunOptions(ledger=book, out=folder, inputs=inputs, command=noted)
+        try:
+            with charge_said(book), opening.source(plan, data) as source:
+                return run_plan(Release, plan, source, options)
+        except SemidpError as error:
+            raise InputError(append_hint(error)) from None
 
     with opening.source(first, data) as source:
         columns = source.columns()

@@ -10,6 +10,7 @@ import semidp.cli._options as o
 from semidp.cli._command import argument, command, flag
 from semidp.cli._output import in_place, kind_and_a, print_json, print_rows
 from semidp.cli.release import DISAGREES
+from semidp.cli.resume import explain_unclaimed
 from semidp.errors import InputError
 from semidp.present.release import Release
 from semidp.promise.accounting.ledger import Ledger
@@ -76,6 +77,9 @@ def _print(book: Ledger, printing: o.Printing, target: Fraction | None) -> None:
         rows.append(
             ("charged", f"{charge['time']}  {charge['cost']}{before}  {charge['label']}{fixed}")
         )
+    for charge in document["unclaimed"]:
+        label = f"charge {charge['number']} ({charge['label']})"
+        rows.append(("unclaimed", f"{label} became no release: {charge['how']}"))
     if document["spent"]:
         # The paper's other order is never better; it shows what the order is worth.
         first = f"(had composition come first: {document['composition_first']})"
@@ -101,6 +105,7 @@ def _document(book: Ledger, target: Fraction | None) -> dict[str, Any]:
             }
             for charge in account.charges
         ],
+        "unclaimed": explain_unclaimed(book),
         "spent": _name_curve(total.tradeoff, account.budget, target) if total else None,
         "composition_first": _name_curve(other.tradeoff, account.budget, target) if other else None,
     }

@@ -30,7 +30,14 @@ from semidp.cli._output import (
     watch_folder,
 )
 from semidp.cli._rehearsal import found_budget, rehearse
-from semidp.cli._running import Linking, Measuring, Presenting, Running, read_places
+from semidp.cli._running import (
+    Linking,
+    Measuring,
+    Presenting,
+    Running,
+    note_command,
+    read_places,
+)
 from semidp.errors import InputError
 from semidp.present.disclosure_words import disclosure_notice
 from semidp.present.release import Release
@@ -38,6 +45,7 @@ from semidp.present.report.place_sections import list_unmatched_places
 from semidp.present.report.sentences import cautions, summary, together_disclosed, weakness
 from semidp.promise.documents import read_document
 from semidp.promise.files import check_place, replace_file
+from semidp.promise.progress import Progress
 from semidp.promise.spaces.linked import UNIT
 from semidp.publish.missing_outcomes import with_missing
 from semidp.publish.pipeline import RunOptions, run_plan
@@ -48,7 +56,7 @@ from semidp.publish.resources import declared_needs, refuse_map
 from semidp.publish.results.place_maps import PlaceMap
 from semidp.publish.signing import verify as verify_signature
 from semidp.publish.sources.opening import Source, local_paths
-from semidp.publish.unfinished import discard_unfinished, is_unfinished
+from semidp.publish.unfinished import is_unfinished
 
 _SHOWN_FIELDS = 4  # of those that are taken on trust, in print
 DISAGREES = 1
@@ -83,10 +91,6 @@ def release(
     )
     declaring.check_used(plan)
     running.check(out)
-    # without --out, `check` has refused
-    if running.discard and out is not None:
-        _discard(out, printing)
-        return
     paths = (*local_paths(data, opening.from_table), *linking.paths(plan))
     named = (*paths, measuring.plan, declaring.schema, running.ledger, running.sign)
     inputs = [Path(item) for item in named if item is not None]
@@ -107,15 +111,16 @@ def release(
             return
         # Opened after the dry run has left, which charges nothing.
         book = o.open_ledger(running.ledger, printing.quiet)
-        options = replace(options, ledger=book, progress=progress)
-        done, told = _carried_out(plan, source, options, running.partition, printing)
+        command_facts = note_command(data, opening, running, linking)
+        options = replace(options, ledger=book, command=command_facts)
+        done, told = carry_out(plan, source, options, running.partition, printing, progress)
     # The release exists now: what goes wrong from here on is about printing alone.
     with in_place(f"the release {out}"):
         if printing.silent:
             mark_not_private(done)
             return
         print_rows(() if printing.json else found_budget(plan, done.plan))
-        _print(done, printing, str(Path(out or "") / REPORT), told)
+        print_release(done, printing, str(Path(out or "") / REPORT), told)
 
 
 def _load_plan(
@@ -190,10 +195,17 @@ def _build_plan(
     return evolve(o.with_targets(plan, measuring.target_error), claim=measuring.claim)
 
 
-def _carried_out(
-    plan: Plan, source: Source, options: RunOptions, partition: str | None, printing: o.Printing
+def carry_out(
+    plan: Plan | None,
+    source: Source | None,
+    options: RunOptions,
+    partition: str | None,
+    printing: o.Printing,
+    progress: Progress,
 ) -> tuple[Release, list[str]]:
-    """Carry out a plan; return the release, and the warnings that were printed on the way."""
+    """Carry out a plan, or go on with one; return the release, and the warnings that were printed
+    on the way.
+    """
     told: list[str] = []
 
     def tell(sentences: Sequence[str]) -> None:
@@ -203,9 +215,8 @@ def _carried_out(
     out = Path(options.out or "")
     interrupt_notes.append(watch_folder(out))
     with charge_said(options.book), naming_options(options.force):
-        if partition is not None:
-            interrupt_notes.append(lambda: _unfinished_text(out))
-        options = replace(options, tell=tell, review=disclosure_notice)
+        interrupt_notes.append(lambda: _unfinished_text(out))
+        options = replace(options, tell=tell, review=disclosure_notice, progress=progress)
         return run_plan(Release, plan, source, options, partition), told
 
 
@@ -249,7 +260,7 @@ def show(
     _check_page(folder, page, places)
     if places is not None:
         refuse_map(places, done.plan, done.scope.dataspace)
-    _print(done, printing, str(folder / REPORT), word="report", **more)
+    print_release(done, printing, str(folder / REPORT), word="report", **more)
     _draw_page(done, page, places)
     if not printing.json:
         signed = [] if verify is None else [("signed", f"every file, by the key {verify}")]
@@ -345,23 +356,15 @@ def demo(
             echo(f"\nOpen {out / REPORT} in a browser; the table is in {out / 'table.csv'}.")
 
 
-def _discard(out: Path, printing: o.Printing) -> None:
-    """Remove what an unfinished release has left, and say so."""
-    # Noise may have been drawn and seen: the charge cannot be given back.
-    charged = discard_unfinished(out).get("ledger") is not None
-    if printing.json:
-        print_json({"discarded": str(out), "charged": charged})
-        return
-    stands = "; what it was charged stays charged" if charged else ""
-    echo(f"discarded  what was unfinished of {out}: nothing was released{stands}")
-
-
 def _unfinished_text(out: Path) -> str | None:
-    """Say of an interrupted release by parts how to go on with it."""
-    kept = (
-        "what was measured is kept: --resume finishes it at no further cost, --discard removes it"
+    """Say of an interrupted release how to go on with it."""
+    if not is_unfinished(out):
+        return None
+    folder = shlex.quote(str(out))
+    return (
+        f"what was measured is kept: semidp resume {folder} finishes it at no further cost, semidp"
+        f" discard {folder} writes it off"
     )
-    return kept if is_unfinished(out) else None
 
 
 def _read(path: Path, spending: o.Spending, targets: o.Texts) -> Plan:
@@ -389,7 +392,7 @@ def mark_not_private(done: Release) -> None:
         )
 
 
-def _print(
+def print_release(
     done: Release,
     printing: o.Printing,
     where: str,

@@ -119,12 +119,14 @@ class RunOptions:
         ``round_to``, ``mark_below``, and ``workbook`` for an Excel file of all tables; a mapping of
         those that are given.
     resume
-        By parts: go on with a release that ended before it was whole. What was measured is not
+        Go on with a release that ended early, by parts or with a ledger. What was measured is not
         measured again, and nothing is charged again. The plan and the public totals must be the
-        same; that is checked. The records must be the same too, which cannot be checked: with other
-        records one person could be measured twice. Give the ledger again that was charged; one
-        that was not charged yet is charged first. `Release.discard_unfinished` removes such a
-        release.
+        same; that is checked. Where records are still to be measured they must be the same too,
+        which cannot be checked: with other records one person could be measured twice. Give the
+        ledger again that was charged; one that was not charged yet is charged first.
+        `Release.discard_unfinished` removes such a release.
+    command
+        What a command line notes for itself, to resume the release without being told again.
 
     Examples
     --------
@@ -149,6 +151,7 @@ class RunOptions:
     review: Callable[[Scope], Sequence[str]] = _nothing_reviewed
     jobs: int = 1
     resume: bool = False
+    command: Mapping[str, Any] = field(default_factory=dict)
     presentation: Presentation | Mapping[str, Any] = AS_USUAL
 
     def __post_init__(self) -> None:
@@ -192,8 +195,8 @@ class RunOptions:
 
     def refuse_parts(self) -> None:
         """Refuse what only a release by parts has a use for."""
-        if self.jobs != 1 or self.resume:
-            raise InputError("jobs and resume are for a release by parts: give partition too")
+        if self.jobs != 1:
+            raise InputError("jobs are for a release by parts: give partition too")
 
 
 @dataclass(frozen=True, eq=False)
@@ -361,22 +364,28 @@ def calibrate(
 
 def run_plan(
     kind: type[_R],
-    plan: Plan,
+    plan: Plan | None,
     data: Any,
     options: RunOptions | Randomness | None = None,
     partition: str | None = None,
 ) -> _R:
     """Carry out a plan, and return a release of a kind, which draws its own report; see
     `semidp.run`.
+
+    A run that is resumed goes on with its own plan where none is given, and needs no data where all
+    of it is measured.
     """
     how = RunOptions.from_value(options)
-    plan = plan.with_values_read()
-    if partition is not None:
-        # Imported when used: the parts are prepared and charged by the functions of this page.
-        from semidp.publish.parts.by_partition import run_parts
+    plan = None if plan is None else plan.with_values_read()
+    if partition is None and plan is not None:
+        how.refuse_parts()
+    # What is paid for must not be lost: it is kept in a folder that outlasts the run.
+    is_kept = partition is not None or (how.out is not None and how.ledger is not None)
+    if how.resume or is_kept or plan is None:
+        # Imported when used: blocks are prepared and charged by the functions of this page.
+        from semidp.publish.parts.block_run import run_blocks
 
-        return run_parts(kind, plan, data, how, partition)
-    how.refuse_parts()
+        return run_blocks(kind, plan, data, how, partition)
     if how.out is None:
         return _in_one_piece(kind, plan, data, how)
     # The place is claimed before any record is read: a release that cannot be written is not

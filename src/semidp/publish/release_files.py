@@ -277,17 +277,15 @@ class ReleaseFiles(ReleaseValue, ABC):
         # The plans of a combination are those of its releases.
         if not self.sources:
             document["plan"] = self.plan.to_json()
-        document["dataspace"] = self.scope.dataspace.to_json()
-        document["a"] = self.scope.adjacency_json()
-        if self.scope.persons is not None:
-            document["persons"] = self.scope.persons
+        public = scope_json(self.scope)
+        told = {key: public.pop(key) for key in ("disclosures", "warnings")}
+        document |= public
         document["guarantee"] = self.stated and self.stated.tradeoff.to_json()
         document["epsilon"] = self.epsilon
         document["report_delta"] = number(self.plan.report_delta)
         document["budget"] = self.plan.budget and self.plan.budget.numbers()
         document |= self._entries()
-        document["disclosures"] = list(self.scope.disclosures)
-        document["warnings"] = list(self.scope.warnings)
+        document |= told
         document["ledger"] = self.ledger
         document["versions"] = dict(self.versions)
         return document
@@ -340,15 +338,12 @@ class ReleaseFiles(ReleaseValue, ABC):
 
     @classmethod
     def _from_json(cls, document: Mapping[str, Any], files: StoredFiles) -> Self:
-        dataspace = datasets_from_json(document["dataspace"])
-        if not isinstance(dataspace, Dataspace):
-            raise ValueError("a release has features")
-        adjacency = Adjacency.from_json({**document["a"], "a": document["a"]["used"]})
         plan = Plan.from_json(document["plan"])
         if any(request.budget is None for request in plan.requests):
             raise ValueError("what was released had a budget")
-        scope = _scope(document, dataspace, adjacency, plan)
-        guarantee = Guarantee(dataspace, adjacency, tradeoff_from_json(document["guarantee"]))
+        scope = read_scope(document, plan)
+        stated = tradeoff_from_json(document["guarantee"])
+        guarantee = Guarantee(scope.dataspace, scope.adjacency, stated)
         _check_texts(document, scope)
         partition = _partition(document, files)
         results = _results(document, plan, partition, scope, files)
@@ -392,10 +387,25 @@ def _read_unchanged(folder: Path) -> tuple[dict[str, Any], StoredFiles]:
     return document, files
 
 
-def _scope(
-    document: Mapping[str, Any], dataspace: Dataspace, adjacency: Adjacency, plan: Plan
-) -> Scope:
-    """Read what is public of a release."""
+def scope_json(scope: Scope) -> dict[str, Any]:
+    """Return what is public of a release as plain values."""
+    public: dict[str, Any] = {"dataspace": scope.dataspace.to_json()}
+    public["a"] = scope.adjacency_json()
+    if scope.persons is not None:
+        public["persons"] = scope.persons
+    return {
+        **public,
+        "disclosures": list(scope.disclosures),
+        "warnings": list(scope.warnings),
+    }
+
+
+def read_scope(document: Mapping[str, Any], plan: Plan) -> Scope:
+    """Read what `scope_json` returned of a release of this plan."""
+    dataspace = datasets_from_json(document["dataspace"])
+    if not isinstance(dataspace, Dataspace):
+        raise ValueError("a release has features")
+    adjacency = Adjacency.from_json({**document["a"], "a": document["a"]["used"]})
     try:
         # Computed from the exact totals, whatever the document states for a(t).
         semi = find_semi_adjacency(dataspace, plan)

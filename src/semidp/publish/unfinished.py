@@ -9,6 +9,7 @@ import functools
 import json
 import os
 import secrets
+import shlex
 import shutil
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -263,6 +264,6 @@ def _to_be_finished(path: Path) -> Iterator[None]:
     try:
         yield
     except SemidpError as error:
-        if is_unfinished(path):
-            error.needs = error.needs or UNFINISHED
+        if is_unfinished(path) and not error.needs:
+            error.needs, error.names = UNFINISHED, (shlex.quote(str(path)),)
         raise

@@ -57,12 +57,15 @@ class Session:
         Digest of the measurement, if the run has completed it.
     name
         Random name of this session. The folder must note it before the charge.
+    place
+        The folder that will hold the release; None where it is not written.
     """
 
     run: str = field(default_factory=lambda: secrets.token_hex(8))
     earlier: tuple[str, ...] = ()
     measured: str | None = None
     name: str = field(default_factory=lambda: secrets.token_hex(8))
+    place: str | None = None
 
 
 class Ledger:
@@ -228,11 +231,23 @@ class Ledger:
             if session is not None:
                 runs = document.setdefault("runs", {})
                 runs[session.run] = {"session": session.name, "measured": None}
+                if session.place is not None:
+                    runs[session.run]["place"] = session.place
             # An interrupted write leaves a name too many, which `made` drops. The other order could
             # lose the name of a charge that was made.
             self._made.append(document["charges"][-1]["nonce"])
             _write(self.path, document)
         return _build_release_entry(document, len(document["charges"]))
+
+    def take_over(self, session: Session) -> None:
+        """Make a session the latest of its run, which was charged before; refuse a copy of the run
+        that was left behind.
+        """
+        with _hold_lock(self.path, self.waiting):
+            document = _document(self.path)
+            _account(document, self.path)  # refuses a file that was changed
+            _take_over(document, session)
+            _write(self.path, document)
 
     def finish(self, session: Session, measured: str) -> None:
         """Record what the run of a session measured, before anything of it is published.
@@ -256,6 +271,25 @@ class Ledger:
             _take_over(document, own)
             document["runs"][session.run]["measured"] = measured
             _write(self.path, document)
+
+    def write_off(self, place: str | None = None, run: str | None = None) -> list[int]:
+        """Record that the charges of unfinished runs for a folder, or of one run, will never become
+        a release; return their numbers. They stay charged.
+        """
+        numbers = []
+        with _hold_lock(self.path, self.waiting):
+            document = _document(self.path)
+            _account(document, self.path)  # refuses a file that was changed
+            for name, recorded in document.get("runs", {}).items():
+                is_meant = name == run or (place is not None and recorded.get("place") == place)
+                number = _find_charge_number(document, name)
+                is_open = recorded["measured"] is None and "written_off" not in recorded
+                if is_meant and is_open and number is not None:
+                    recorded["written_off"] = True
+                    numbers.append(number)
+            if numbers:
+                _write(self.path, document)
+        return sorted(numbers)
 
     @property
     def own_charges(self) -> tuple[str, ...]:

@@ -385,7 +385,7 @@ def _quote_name(name: str) -> str:
 
 
 class InOnePiece:
-    """A request that has nothing to do in any part.
+    """A request that is one block: it has nothing to do in any part.
 
     Parameters
     ----------
@@ -395,18 +395,26 @@ class InOnePiece:
         What is public.
     values
         The confidential values of its query.
+    key
+        Tells its source of noise from those of parts; nothing where there are none.
     """
 
     stems: Sequence[str] = ()
     is_fitted_jointly = False
 
     def __init__(
-        self, request: Request, mechanism: Mechanism, scope: Scope, values: NDArray[np.int64]
+        self,
+        request: Request,
+        mechanism: Mechanism,
+        scope: Scope,
+        values: NDArray[np.int64],
+        key: tuple[str, ...] = (),
     ) -> None:
         self.request = request
         self.mechanism = mechanism
         self.scope = scope
         self.values = values
+        self.key = key
         self._measured: Measurement | None = None
 
     def foreseen(self) -> list[str]:
@@ -415,10 +423,12 @@ class InOnePiece:
 
     def add_noise(self, randomness: Randomness) -> NDArray[Any]:
         """Return the values with noise."""
-        return self.mechanism.measure(self.values, randomness.part(self.request.name)).noisy
+        source = randomness.part(*self.key) if self.key else randomness
+        return self.mechanism.measure(self.values, source).noisy
 
     def begin(self, noisy: NDArray[Any], private: bool) -> None:
-        """Take what was measured."""
+        """Take what was measured; the confidential values are not needed any more."""
+        self.values = self.values[:0]
         self._measured = self.mechanism.restore_measurement(noisy, private)
 
     def settle(self, work: Path, progress: Progress) -> None:

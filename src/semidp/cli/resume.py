@@ -1,0 +1,146 @@
+"""``semidp resume`` and ``semidp discard``: finish a release that ended early, or write it off."""
+
+import contextlib
+import shlex
+from pathlib import Path
+from typing import Any
+
+import semidp.cli._options as o
+from semidp.cli._command import argument, command, option
+from semidp.cli._output import echo, in_place, print_json, progress_bar
+from semidp.cli._running import Linking, sign_with
+from semidp.cli.release import carry_out, print_release
+from semidp.errors import InputError
+from semidp.promise.accounting.ledger import Ledger
+from semidp.publish.pipeline import RunOptions
+from semidp.publish.plan import Plan
+from semidp.publish.release_files import REPORT
+from semidp.publish.unfinished import Unfinished, discard_unfinished, is_unfinished
+
+OUT = argument("The folder that the release was to be written to.", "OUT")
+
+
+@command
+def resume(
+    *,
+    out: Path = OUT,
+    data: str | None = argument(
+        "Its records, where not all are measured and they are in no file of this machine.",
+        "[DATA]",
+        None,
+    ),
+    ledger: Path | None = option("The ledger that it was begun with, where that was moved."),
+    # what it was begun with says how its files are read
+    printing: o.Printing,
+) -> None:
+    """Finish a release that was killed or failed: nothing is drawn or charged a second time.
+
+    What was measured was stored before anything was published, so that a release in one piece needs
+    no records any more. By parts, those that are not measured yet are read again: the records must
+    be the same.
+    """
+    left = Unfinished.from_notes(out)
+    if left is None:
+        raise InputError(f"there is no unfinished {out} to go on with")
+    noted = left.read_notes()
+    said = noted.get("command") or {}
+    if not isinstance(said, dict):
+        raise InputError(f"the note of the unfinished {out} is damaged: discard it")
+    book = o.open_ledger(_find_ledger(noted, said, ledger), printing.quiet)
+    options = RunOptions(
+        randomness=o.choose_randomness(said.get("seed")),
+        ledger=book,
+        out=out,
+        force=noted.get("force") is True,
+        jobs=said.get("jobs") or 1,
+        resume=True,
+    )
+    options = sign_with(options, said.get("sign"))
+    with progress_bar(printing.quiet) as progress, _open_records(noted, said, data) as source:
+        done, told = carry_out(None, source, options, None, printing, progress)
+    with in_place(f"the release {out}"):
+        if not printing.silent:
+            print_release(done, printing, str(out / REPORT), told)
+
+
+def _find_ledger(noted: Any, said: dict[str, Any], given: Path | None) -> Path | None:
+    """Return the ledger that a run was begun with; None where it had none."""
+    if given is not None:
+        return given
+    if noted.get("ledger") is None and noted.get("charging") is None:
+        return None
+    path = said.get("ledger")
+    if path is None:
+        raise InputError("the release was begun with a ledger: give it, with --ledger FILE")
+    return Path(path)
+
+
+def _open_records(
+    noted: Any, said: dict[str, Any], given: str | None
+) -> contextlib.AbstractContextManager[Any]:
+    """Open the records of a run that has not measured all of them; yields None for one that has."""
+    if noted.get("measured") is True and noted.get("partition") is None:
+        return contextlib.nullcontext()
+    data = said.get("data") if given is None else given
+    if data is None:
+        raise InputError(
+            "not all of this release is measured: give its records again, after the folder"
+        )
+    plan = Plan.from_json(noted["asked"])
+    opening = o.Opening(**{name: said[name] for name in o.FILES if name in said})
+    linking = Linking(units=said.get("units"), units_from=said.get("units_from"))
+    both = linking.data(plan, data, opening)
+    return opening.source(plan, data) if both is None else both
+
+
+@command
+def discard(
+    *,
+    out: Path = OUT,
+    ledger: Path | None = option("The ledger that was charged, where that was moved."),
+    printing: o.Printing,
+) -> None:
+    """Write off a release that was not finished: remove what it has left, and tell its ledger.
+
+    What was charged stays charged: noise may have been drawn and seen.
+    """
+    place = str(out.absolute())
+    noted: Any = {}
+    if is_unfinished(out) or ledger is None:
+        noted = discard_unfinished(out)
+    said = noted.get("command") or {}
+    path = ledger or (Path(said["ledger"]) if said.get("ledger") else None)
+    numbers = []
+    if path is not None and path.exists():
+        numbers = Ledger(path).write_off(place=place, run=noted.get("run"))
+    if ledger is not None and not noted and not numbers:
+        raise InputError(f"{ledger} has no charge for {out} that no release has claimed")
+    charged = bool(numbers) or noted.get("ledger") is not None
+    if printing.json:
+        print_json({"discarded": str(out), "charged": charged, "written_off": numbers})
+        return
+    stands = "; what it was charged stays charged" if charged else ""
+    echo(f"discarded  what was unfinished of {out}: nothing was released{stands}")
+
+
+def explain_unclaimed(book: Ledger) -> list[dict[str, Any]]:
+    """Return the charges of a ledger that no release has claimed, each with how it is finished or
+    written off.
+    """
+    unclaimed = []
+    for number, charge in enumerate(book.account().charges, start=1):
+        run = charge.run or {}
+        place = run.get("place")
+        left = place is not None and is_unfinished(place)
+        is_open = charge.run is not None and run["measured"] is None
+        if run.get("written_off") is True or not (is_open or left):
+            continue
+        folder, file = shlex.quote(str(place)), shlex.quote(str(book.path))
+        if place is None:
+            how = "it was kept in no folder, and cannot be finished"
+        elif left:
+            how = f"semidp resume {folder} finishes it, semidp discard {folder} writes it off"
+        else:
+            how = f"nothing of it is left: semidp discard {folder} --ledger {file} writes it off"
+        unclaimed.append({"number": number, "label": charge.label, "place": place, "how": how})
+    return unclaimed

@@ -1,0 +1,463 @@
+"""A release carried out block by block, in a folder that outlasts the run.
+
+What was measured is stored, noisy, under the name of the charge before anything is published. A run
+that is killed or fails is finished by a later one: nothing is drawn or charged twice. A release in
+one piece is one block. By parts, what is at the cut and above is measured first, then there is a
+task for each node below it. The guarantee is that of one measurement, whoever draws it: noise is
+calibrated to the whole, never to a part.
+"""
+
+import contextlib
+import hashlib
+import json
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from semidp._version import __version__
+from semidp.errors import InputError, SemidpError
+from semidp.promise.accounting.ledger import Ledger, Session
+from semidp.promise.documents import digest
+from semidp.promise.files import durable
+from semidp.promise.noise.randomness import Randomness
+from semidp.promise.progress import Progress
+from semidp.publish.parts.prepared_blocks import (
+    PreparedBlocks,
+    prepare_parts,
+    prepare_whole,
+    restore_whole,
+)
+from semidp.publish.parts.runners import (
+    PART_DONE,
+    Runner,
+    choose_runner,
+    done_before,
+    measured_before,
+)
+from semidp.publish.pipeline import (
+    RunOptions,
+    build_release,
+    charge_ledger,
+    charge_told,
+    open_records,
+)
+from semidp.publish.plan import Plan
+from semidp.publish.presentation import Presentation
+from semidp.publish.release_files import ReleaseFiles, release_files
+from semidp.publish.resources import refuse_map
+from semidp.publish.results.cells import Form, StoredFiles, form_named
+from semidp.publish.results.place_maps import PlaceMap
+from semidp.publish.statistics.parts import (
+    STATE,
+    Part,
+    Partition,
+    PartTable,
+    PartTask,
+    StoredPartition,
+)
+from semidp.publish.statistics.protocol.results import Published
+from semidp.publish.unfinished import Unfinished, lasting_folder
+
+_R = TypeVar("_R", bound=ReleaseFiles)
+_FORMAT = 5  # of what an unfinished release keeps
+
+
+def run_blocks(
+    kind: type[_R], plan: Plan | None, data: Any, options: RunOptions, partition: str | None
+) -> _R:
+    """Carry out a plan, and write it to a folder: what `run_plan` does with a partition, or with a
+    ledger.
+
+    A run that is resumed needs no plan: it goes on with the one that it was begun with.
+    """
+    if options.out is None:
+        raise InputError("a release by parts is written as it is made: give out, the folder for it")
+    # Whoever carries out a part may be in another folder.
+    out = Path(options.out) if partition is None else Path(options.out).absolute()
+    with (
+        charge_told(options.book),
+        lasting_folder(
+            out,
+            resume=options.resume,
+            force=options.force,
+            ours=release_files,
+            inputs=options.inputs,
+            clear=_clear,
+        ) as unfinished,
+        contextlib.ExitStack() as opened,
+    ):
+        noted = unfinished.read_notes()
+        if plan is None:
+            plan, partition, options = _read_asked(noted, options)
+        if partition is not None and options.resolved_presentation.workbook:
+            raise InputError(
+                "a workbook is written of a release in one piece: leave it out, or the partition"
+            )
+        if noted.get("whole") is True:
+            _refuse_other_plan(noted, plan, partition)
+            release = _put_in_place(kind, options, unfinished)
+        elif noted.get("measured") is True and noted.get("partition") is None:
+            _refuse_other_plan(noted, plan, partition)
+            run = restore_whole(unfinished)
+            release = _carry_out(kind, plan, run, None, options, unfinished)
+        else:
+            run, source = _prepare(plan, data, options, partition, opened)
+            release = _carry_out(kind, plan, run, source, options, unfinished)
+    return release.with_folder(out)
+
+
+def _put_in_place(kind: type[_R], options: RunOptions, unfinished: Unfinished) -> _R:
+    """Return a release that is whole: all that is left to do is to put its folder in its place."""
+    ledger, work = options.book, unfinished.folder
+    place = str(Path(options.out or "").absolute())
+    session = _resumed_session(kind, unfinished, ledger, place)
+    release = kind.load(work)
+    if ledger is not None:
+        ledger.take_over(session)
+    options.finish(work, sorted(_passing(work)))
+    if ledger is not None:
+        ledger.finish(session, release.measured_digest)
+    return release
+
+
+def _prepare(
+    plan: Plan, data: Any, options: RunOptions, partition: str | None, opened: contextlib.ExitStack
+) -> tuple[PreparedBlocks, Any]:
+    """Read what a plan needs; return it prepared, and its records where parts read them later."""
+    if data is None:
+        raise InputError(
+            "not all of the unfinished release is measured: give its records again", needs="data"
+        )
+    options.progress("reading the records", 0, None)
+    if partition is None:
+        return prepare_whole(plan, data, options), None
+    source = opened.enter_context(open_records(plan, data))
+    run = prepare_parts(plan, source, partition, jobs=options.jobs, memory=options.memory)
+    places = options.resolved_presentation.places
+    if places is not None:
+        refuse_map(places, run.plan, run.scope.dataspace)
+    choose_runner(source, options.jobs)  # refuses while nothing is charged
+    return run, source
+
+
+def _carry_out(
+    kind: type[_R],
+    plan: Plan,
+    run: PreparedBlocks,
+    source: Any,
+    options: RunOptions,
+    unfinished: Unfinished,
+) -> _R:
+    """Charge a prepared run, measure what is not measured yet, and publish it."""
+    ledger, progress, randomness = options.book, options.progress, options.words
+    work, place = unfinished.folder, str(Path(options.out or "").absolute())
+    form = options.written_as or (None if run.cut is None else Form.parquet)
+    about = _identify_release(plan, run, form, randomness)
+    if options.resume:
+        _refuse_other(unfinished.read_notes(), about)
+        session = _resumed_session(kind, unfinished, ledger, place)
+    else:
+        run.refuse_place(work, form, options.resolved_presentation)
+        # What is foreseen to be published otherwise than was asked for is told before anything is
+        # charged.
+        options.tell((*run.foreseen, *options.review(run.scope)))
+        # Noted before the charge: a run that is killed right after that is gone on with, and not
+        # charged anew.
+        session = Session(unfinished.run_name, place=place)
+        charging = None if ledger is None else ledger.account().id
+        sessions = [] if ledger is None else [session.name]
+        facts = {"ledger": None, "charging": charging, "sessions": sessions}
+        unfinished.begin({**about, **facts, **_describe_options(options)})
+    entry = _charged_once(run, unfinished, ledger, options.label, session, options.resume)
+    run.measure(unfinished, randomness, progress)
+    results, partition = _publish(run, source, form, options, unfinished)
+    shown = options.resolved_presentation
+    release = build_release(kind, run, results, entry, form, partition, shown)
+    # Whenever it is finished, it is the release of what was measured then.
+    release = replace(release, created=unfinished.read_notes()["created"])
+    release.write_files(work, progress)
+    options.finish(work, sorted(_passing(work)))
+    durable(work)
+    unfinished.note(whole=True)
+    if ledger is not None:
+        ledger.finish(session, release.measured_digest)
+    return release
+
+
+def _publish(
+    run: PreparedBlocks,
+    source: Any,
+    form: Form | None,
+    options: RunOptions,
+    unfinished: Unfinished,
+) -> tuple[list[Published], Partition | None]:
+    """Measure the parts, if there are any, and publish everything."""
+    work, progress = unfinished.folder, options.progress
+    if run.partition is None or form is None:
+        for steps in run.steps:
+            steps.settle(work, progress)
+        return [steps.build_result((), work, progress) for steps in run.steps], None
+    runner = choose_runner(source, options.jobs)
+    # Where parts are published together, all of them are measured before any is fitted.
+    if any(steps.is_fitted_jointly for steps in run.steps):
+        measuring = run.tasks(unfinished, form, options.words, source, only_measured=True)
+        _all_measured(measuring, runner, progress)
+    for steps in run.steps:
+        steps.settle(work, progress)
+    tasks = run.tasks(unfinished, form, options.words, source)
+    parts = _carried_out(tasks, runner, progress)
+    results = [steps.build_result(parts, work, progress) for steps in run.steps]
+    return results, Partition(run.partition, tuple(_write_rows(results, parts, work, form)))
+
+
+# --- what a run notes -----------------------------------------------------------------------------
+
+
+def _identify_release(
+    plan: Plan, run: PreparedBlocks, form: Form | None, randomness: Randomness
+) -> dict[str, Any]:
+    """Return what identifies a release, so that only the same one is resumed."""
+    # A digest tells other totals apart, and leaves no count in the folder of a release that may
+    # never be published.
+    records = [mechanism.record() for mechanism in run.mechanisms]
+    return {
+        "format": _FORMAT,
+        "version": __version__,
+        "asked": _plain(plan.to_json()),
+        "partition": run.partition,
+        "totals": _hash(run.scope.dataspace.to_json()),
+        "mechanisms": _hash(records),
+        "secure": randomness.secure,
+        "form": None if form is None else str(form),
+    }
+
+
+def _plain(value: Any) -> Any:
+    return json.loads(json.dumps(value))
+
+
+def _hash(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
+
+
+def _describe_options(options: RunOptions) -> dict[str, Any]:
+    """Return what a later run needs to write the same release: how it is presented, and what the
+    command line says of its own.
+    """
+    shown = options.resolved_presentation
+    places = None if shown.places is None else shown.places.to_json()
+    return {
+        "presentation": shown.to_json(),
+        "map": places,
+        "label": options.label,
+        "force": options.force,
+        "command": _plain(options.command),
+    }
+
+
+def _read_asked(
+    noted: Mapping[str, Any], options: RunOptions
+) -> tuple[Plan, str | None, RunOptions]:
+    """Return the plan and the partition of an unfinished run, and the options that it noted."""
+    _refuse_other_version(noted)
+    try:
+        plan, shown = Plan.from_json(noted["asked"]), noted["presentation"]
+        places = None
+        if noted["map"] is not None:
+            places = PlaceMap.from_json(noted["map"], shown.get("map_key"))
+        as_noted = replace(
+            options,
+            presentation=Presentation.from_json(shown, places),
+            form=None if noted["form"] is None else form_named(noted["form"]),
+            label=noted["label"],
+        )
+        return plan, noted["partition"], as_noted
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise InputError("the note of the unfinished release is damaged: discard it") from None
+
+
+def _refuse_other_version(noted: Mapping[str, Any]) -> None:
+    # Another version may calibrate otherwise: the stored noise would be another than is stated.
+    if (noted.get("format"), noted.get("version")) != (_FORMAT, __version__):
+        raise InputError(
+            "the unfinished release was begun by another version of semidp: finish it with that one"
+        )
+
+
+def _refuse_other_plan(noted: Mapping[str, Any], plan: Plan, partition: str | None) -> None:
+    _refuse_other_version(noted)
+    if noted.get("asked") != _plain(plan.to_json()):
+        raise _other("another plan")
+    if noted.get("partition") != partition:
+        raise _other("another partition")
+
+
+def _other(what: str) -> InputError:
+    return InputError(
+        f"the unfinished release has {what}: go on with what it was begun with, or discard it"
+    )
+
+
+def _refuse_other(noted: Mapping[str, Any], about: Mapping[str, Any]) -> None:
+    """Refuse to go on with a release that was begun with something else."""
+    _refuse_other_version(noted)
+    drawn = noted.get("measured") is True and noted.get("partition") is None
+    for key, what in (
+        ("asked", "another plan"),
+        ("partition", "another partition"),
+        ("totals", "other exact totals"),
+        ("form", "another form of files"),
+        ("mechanisms", "other noise than this machine would calibrate"),
+        ("secure", "another source of random numbers"),
+    ):
+        # Where everything is measured, nothing is drawn any more.
+        if noted.get(key) != about[key] and not (drawn and key == "secure"):
+            raise _other(what)
+
+
+def _resumed_session(
+    kind: type[ReleaseFiles], unfinished: Unfinished, ledger: Ledger | None, place: str
+) -> Session:
+    """Note a new session of an unfinished run; refuse a ledger that it was not begun with."""
+    noted = unfinished.read_notes()
+    entry, charging = noted.get("ledger"), noted.get("charging")
+    earlier = tuple(noted.get("sessions", ()))
+    if ledger is None:
+        # Only the ledger knows whether it was charged, and whether another copy of the run went on.
+        if entry is not None or charging is not None:
+            raise InputError(
+                "the unfinished release was begun with a ledger: give that ledger again"
+            )
+        return Session(unfinished.run_name, earlier, place=place)
+    begun_with = charging if entry is None else entry.get("ledger")
+    # a ledger of version 1 has no id before it is charged
+    if begun_with and begun_with != ledger.account().id:
+        raise InputError(
+            "the unfinished release was begun with another ledger: give that one, or discard the"
+            " release"
+        )
+    if entry is None and noted.get("whole") is True:
+        raise InputError(
+            "the unfinished release is whole and states that no ledger was charged: finish it"
+            " without one"
+        )
+    complete = noted.get("whole") is True
+    measured = kind.load(unfinished.folder).measured_digest if complete else None
+    session = Session(unfinished.run_name, earlier, measured, place=place)
+    # Noted before the ledger has it: a run that is killed in between is still the latest.
+    unfinished.note(sessions=[*earlier, session.name])
+    return session
+
+
+def _charged_once(
+    run: PreparedBlocks,
+    unfinished: Unfinished,
+    ledger: Ledger | None,
+    label: str | None,
+    session: Session,
+    resume: bool,
+) -> Mapping[str, Any] | None:
+    """Charge the ledger for this run, or find the charge that it made before it was killed; return
+    the entry.
+    """
+    if ledger is None:
+        return None
+    try:
+        # The ledger knows the name of the run: if it was charged before a kill, it returns that
+        # charge and makes no other.
+        entry = charge_ledger(run, ledger, label, session)
+    except SemidpError:
+        # Refused before anything was charged or drawn: nothing is left that anybody could go on
+        # with.
+        if not resume and unfinished.run_name not in ledger.own_charges:
+            unfinished.forget()
+        raise
+    unfinished.note(ledger=entry)
+    return entry
+
+
+def _write_rows(
+    results: Sequence[Published], parts: Sequence[Part], work: Path, form: Form
+) -> list[Part]:
+    """Write the rows of results that were published together into the folders of the parts, and
+    return the parts with them.
+    """
+    complete = []
+    for node, part in enumerate(parts):
+        files, tables = dict(part.files), []
+        for result in results:
+            names, stem = result.part_stems()
+            if {*names} <= {table.name for table in part.tables}:
+                tables += [table for table in part.tables if table.name in names]
+                continue
+            rows, measured = result.publish_part(StoredFiles(work / part.folder, ()), node, part)
+            columns = {table.name: table.columns() for table in rows}
+            if measured is not None and stem is not None:
+                columns[stem] = measured
+            for name, content in columns.items():
+                file = f"{name}.{form}"
+                content.write(work / part.folder / file)
+                files[file] = digest(work / part.folder / file)
+            tables += map(PartTable.from_table, rows)
+        complete.append(replace(part, files=dict(sorted(files.items())), tables=tuple(tables)))
+    return complete
+
+
+def _passing(work: Path) -> set[str]:
+    """Files that only an unfinished release needs, relative to its folder."""
+    finished = {path.relative_to(work).as_posix() for path in work.rglob(PART_DONE)}
+    return finished | {
+        path.relative_to(work).as_posix() for path in (work / STATE).rglob("*") if path.is_file()
+    }
+
+
+def _clear(work: Path) -> None:
+    """Remove what only an unfinished release needs."""
+    for name in _passing(work):
+        (work / name).unlink()
+    shutil.rmtree(work / STATE, ignore_errors=True)
+
+
+def _all_measured(tasks: Iterable[PartTask], runner: Runner, progress: Progress) -> None:
+    """Measure every part that is not measured yet."""
+    every = list(tasks)
+    left = [task for task in every if not measured_before(task)]
+    done = len(every) - len(left)
+    progress("measuring the parts", done, len(every))
+    with contextlib.closing(runner(left)) as parts:
+        for _ in parts:
+            done += 1
+            progress("measuring the parts", done, len(every))
+    if not all(map(measured_before, left)):
+        raise InputError(
+            "a part was measured elsewhere: whoever carries out parts must share the folder that is"
+            " written"
+        )
+
+
+def _carried_out(tasks: Iterable[PartTask], runner: Runner, progress: Progress) -> list[Part]:
+    """Carry out what is left to do, and return every part, in order."""
+    all_tasks = list(tasks)
+    done = {task.path: part for task in all_tasks if (part := done_before(task)) is not None}
+    changed = None
+    if done:
+        changed = StoredPartition("", tuple(done.values()), all_tasks[0].work).find_changed_file()
+    if changed is not None:
+        raise InputError(
+            f"{changed} of the unfinished release was changed since it was written: discard it"
+        )
+    left = [task for task in all_tasks if task.path not in done]
+    progress("carrying out the parts", len(done), len(all_tasks))
+    # whoever works on them stops at once when this is left
+    with contextlib.closing(runner(left)) as parts:
+        for part in parts:
+            done[part.path] = part
+            progress("carrying out the parts", len(done), len(all_tasks))
+    if any(done_before(task) != done[task.path] for task in left):
+        raise InputError(
+            "a part was written elsewhere: whoever carries out parts must share the folder that is"
+            " written"
+        )
+    return [done[task.path] for task in all_tasks]
