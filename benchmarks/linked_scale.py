@@ -74,7 +74,7 @@ def release(what: str, folder: Path) -> None:
         units=folder / "homes.csv",
         link="household",
         protect="member",
-        most=MOST,
+        most_members=MOST,
         exact=["state", ("units:tract", "units:tenure")],
         **common,
     )

@@ -31,11 +31,11 @@ homes = semidp.release(
     link="home",
     protect="member",
     least=0,
-    most=3,
-    aggregates={"old": "count_if(age >= 65)"},
+    most_members=3,
+    aggregate={"old": "count_if(age >= 65)"},
     quarters={"unittype": ["1"]},
     levels={"sex": ["f", "m"], "unittype": ["0", "1"], "old": ["0", "1", "2", "3"]},
-    shares={"units:tables": 2},
+    share={"units:tables": 2},
     rho=1,
 )
 persons = homes["unittype-sex"]

@@ -13,13 +13,13 @@
 
 A message is one sentence that says what was given, what is legal and what to do next. It never
 holds a confidential count or a data value. A setting is marked, as in ``⟨most⟩`` or ``⟨read_as
-age=text⟩``: Python calls it ``most=``. The command line calls it ``--most``, adds the options that
-mend it, and exits with code 2.
+age=text⟩``: Python calls it ``most=``. The command line calls it ``--most``, or ``--set most=``
+if it is no option; it adds the options that mend the error, and exits with code 2.
 """
 
 import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 _LONGEST_WORD = 100  # difflib takes minutes for a word of 100,000 letters
 
@@ -40,19 +40,13 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 _SETTING = re.compile("⟨([a-z_]+)(?: ([^⟩]*))?⟩")
 
 
-def name_options(message: str) -> str:
-    """Return a message with its settings as options of a command.
+def write_settings(message: str, write: Callable[[str, str | None], str]) -> str:
+    """Return a message with its settings in the words of one door.
 
-    >>> name_options("give a larger ⟨most⟩, or ⟨read_as age=text⟩")
-    'give a larger --most, or --read-as age=text'
+    >>> write_settings("give a larger ⟨most⟩", lambda name, value: f"--{name}")
+    'give a larger --most'
     """
-
-    def write(found: re.Match[str]) -> str:
-        name, value = found.groups()
-        option = f"--{name.replace('_', '-')}"
-        return option if value is None else f"{option} {value}"
-
-    return _SETTING.sub(write, message)
+    return _SETTING.sub(lambda found: write(found[1], found[2]), message)
 
 
 def name_keywords(message: str) -> str:
@@ -62,15 +56,14 @@ def name_keywords(message: str) -> str:
     "give a larger most=, or read_as={'age': 'text'}"
     """
 
-    def write(found: re.Match[str]) -> str:
-        name, value = found.groups()
+    def write(name: str, value: str | None) -> str:
         if value is None:
             return f"{name}="
         key, assigned, text = value.partition("=")
         written = {key: text} if assigned else value
         return f"{name}={written!r}"
 
-    return _SETTING.sub(write, message)
+    return write_settings(message, write)
 
 
 class SemidpError(Exception):

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from attrs import evolve
 
 from semidp.assess.disclosure.program_bounds import Effort
 from semidp.assess.disclosure.published_counts import PublishedCounts, ReadingRules
@@ -26,26 +25,28 @@ from semidp.errors import InputError
 from semidp.inference.combined.releases_together import combine_releases
 from semidp.present.release import Release
 from semidp.promise.accounting.ledger import Ledger
-from semidp.promise.exact import Number, nonnegative, positive
+from semidp.promise.exact import Number, nonnegative
 from semidp.promise.guarantee import Guarantee
 from semidp.promise.mechanisms.selection import AUTO
 from semidp.promise.noise.randomness import Randomness
 from semidp.promise.schema.counts import Table
-from semidp.promise.schema.features import Feature, Nest
+from semidp.promise.schema.features import Feature
 from semidp.promise.schema.outcome import Outcome
-from semidp.promise.schema.schema import Schema, toml_document
+from semidp.promise.schema.schema import Schema
 from semidp.promise.sensitivity.moments import Coding
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.tradeoff.budget import Budget
-from semidp.publish.budgets import divide_budget
-from semidp.publish.linked_survey import computed_features, linked_units, with_units
-from semidp.publish.missing_outcomes import with_missing
 from semidp.publish.pipeline import RunOptions, run_plan
-from semidp.publish.plan import AdjacencyChoice, Plan, read_declarations
-from semidp.publish.presentation import AS_USUAL, Presentation
-from semidp.publish.sources.linked_records import LinkedData
-from semidp.publish.sources.opening import open_source
-from semidp.publish.sources.readings import are_dates, date_bins
+from semidp.publish.plan import AdjacencyChoice, Plan
+from semidp.publish.plan_settings import (
+    build_plan,
+    build_run_options,
+    describe,
+    link_data,
+    open_records,
+    read_margins,
+)
+from semidp.publish.settings import Given, list_settings
 from semidp.publish.statistics.distribution.distribution_estimates import QUANTILES
 from semidp.publish.statistics.distribution.request import DistributionRequest
 from semidp.publish.statistics.outcomes.confidence import LEVEL, Confidence
@@ -202,7 +203,7 @@ def quantile(
     'quantiles-income'
     """
     outcome = QuantileRequest.declare_outcome(column, bounds, steps, step)
-    margins = _margins(by)
+    margins = read_margins(by)
     return QuantileRequest(
         outcome, margins, probabilities, level=level, sampling=sampling, mechanism=mechanism
     )
@@ -230,7 +231,7 @@ def distribution(
     ('distribution-income.csv', 'distribution-income-quantiles.csv')
     """
     outcome = DistributionRequest.declare_outcome(column, bounds, steps, step)
-    return DistributionRequest(outcome, _margins(by), quantiles, lines, level=level)
+    return DistributionRequest(outcome, read_margins(by), quantiles, lines, level=level)
 
 
 def regression(
@@ -288,7 +289,7 @@ def _build_group_request(
     by: Names | Sequence[Names],
     confidence: Confidence | None,
 ) -> GroupRequest:
-    return GroupRequest(statistic, outcome, _margins(by), confidence=confidence or Confidence())
+    return GroupRequest(statistic, outcome, read_margins(by), confidence=confidence or Confidence())
 
 
 # --- one call -------------------------------------------------------------------------------------
@@ -298,45 +299,59 @@ def release(
     data: Any,
     *requests: Request | TableRequest,
     exact: Sequence[Names] = (),
-    levels: Mapping[str, Sequence[str]] | None = None,
-    bins: Mapping[str, Sequence[Number]] | None = None,
-    null_levels: Mapping[str, str] | None = None,
-    nest: Sequence[str] | Sequence[Sequence[str]] = (),
-    schema: Schema | Path | str | None = None,
-    levels_from_data: bool = False,
-    where: str | None = None,
-    count: str | None = None,
-    id: str | None = None,
-    most: int | None = None,
-    records: str | None = None,
-    read_as: Mapping[str, str] | None = None,
-    missing: Mapping[str, str] | None = None,
-    adjacency: AdjacencyChoice | int | str = AdjacencyChoice.worst_case,
     epsilon: Number | None = None,
     delta: Number | None = None,
     rho: Number | None = None,
     mu: Number | None = None,
-    shares: Mapping[str, Number] | None = None,
+    target_error: Mapping[str, Number] | None = None,
+    share: Mapping[str, Number] | None = None,
+    adjacency: AdjacencyChoice | int | str = AdjacencyChoice.worst_case,
     report_delta: Number | None = None,
-    ledger: Ledger | Path | str | None = None,
-    randomness: Randomness | None = None,
-    out: Path | str | None = None,
-    partition: str | None = None,
-    jobs: int = 1,
-    force: bool = False,
+    claim: str | None = None,
+    levels: Mapping[str, Sequence[str]] | None = None,
+    bins: Mapping[str, Sequence[Number]] | None = None,
+    null_level: Mapping[str, str] | None = None,
+    nest: Sequence[str] | Sequence[Sequence[str]] = (),
+    schema: Schema | Path | str | None = None,
+    levels_from_data: bool = False,
+    count: str | None = None,
+    where: str | None = None,
+    read_as: Mapping[str, str] | None = None,
+    missing: Mapping[str, str] | None = None,
+    id: str | None = None,
+    most: int | None = None,
+    records: str | None = None,
     units: Any = None,
     link: str | None = None,
     protect: str | None = None,
+    most_members: int | None = None,
     least: int = 1,
     derived: Sequence[str] = (),
-    aggregates: Mapping[str, str] | None = None,
+    aggregate: Mapping[str, str] | None = None,
     quarters: Mapping[str, Sequence[str]] | None = None,
     top_code: Mapping[str, int] | None = None,
-    presentation: Presentation | Mapping[str, Any] = AS_USUAL,
+    ledger: Ledger | Path | str | None = None,
+    label: str | None = None,
+    out: Path | str | None = None,
+    write: str | None = None,
+    force: bool = False,
+    seed: int | None = None,
+    randomness: Randomness | None = None,
+    partition: str | None = None,
+    jobs: int = 1,
+    sign: Path | str | None = None,
+    memory: int | str | None = None,
+    title: str | None = None,
+    contact: str | None = None,
+    note: Sequence[str] = (),
+    round_to: int | None = None,
+    mark_below: int | None = None,
+    map: Path | str | None = None,
+    map_key: str | None = None,
 ) -> Release:
-    """Publish statistics of records with noise, beside totals that are exact.
+    """Publish statistics of records with noise, next to totals that stay exact.
 
-    The parameters mean what the options of `semidp release` mean.
+    The parameters are the settings of `semidp release` and of plan files, and mean the same.
 
     Parameters
     ----------
@@ -346,73 +361,121 @@ def release(
         What to publish with noise: `table`, `mean`, `median`, `regression` and the like, which
         share the budget.
     exact
-        The margins that are published exactly. ``["sex", ("region", "age")]`` is one margin and one
+        Publish these counts exactly. ``["sex", ("region", "age")]`` is one margin and one
         joint margin. The groups of means and the factors of regressions are exact too.
-    levels, bins, null_levels
-        The levels of features, the bin edges of numeric ones, and the level that stands for a
-        missing value.
-    nest
-        Features that lie in each other, coarse to fine: ``("state", "county")``, or a list of
-        several chains.
-    schema
-        A `Schema`, or the TOML file of one: features, levels, bins, structural zeros.
-    levels_from_data
-        Read undeclared levels from the data; the report then says that they are disclosed.
-    where, count, id
-        A condition on records, the column that holds counts, and the column that identifies a
-        person.
-    most, records
-        How many records a person may have, where that is not one, and what they are called:
-        ``5, "stays"``.
-    read_as
-        How the values of columns are written: ``{"admitted": "month", "pay": "1.234,5"}``; see
-        `open_source`.
-    missing
-        What is done about missing values of an outcome: ``{"pay": "private"}`` publishes the
-        statistic of those who answered, and with noise how many did in each group;
-        ``{"pay": "exact"}`` publishes that number exactly. Missing values are refused unless said.
+    epsilon
+        The privacy budget as epsilon, with delta= or without.
+    delta
+        The delta of the budget, with epsilon=.
+    rho
+        The privacy budget as rho (zero-concentrated).
+    mu
+        The privacy budget as mu (Gaussian).
+    target_error
+        Instead of a budget: the largest standard error that a table may have.
+    share
+        The share of the budget for the tables, or for a statistic such as mean-age (default
+        1 each). Of linked tables ``"tables"`` and ``"units:tables"``, by need unless given.
     adjacency
-        ``worst-case``, ``definition``, ``exchange``, or a number of records.
-    epsilon, delta, rho, mu
-        The privacy budget: epsilon (with delta or without), rho, or mu.
-    shares
-        The part of the budget for ``"tables"`` or for a statistic by its name; 1 each unless given.
-        Of linked tables ``"tables"`` and ``"units:tables"``, by need unless given.
+        Which changes of the data are hidden: any records that change together (worst-case,
+        the default), exchange (one person), definition, or a number of records.
+        ``"worst-case"``, ``"definition"``, ``"exchange"``, or a number of records.
     report_delta
-        The delta at which the guarantee is restated as (epsilon, delta).
+        The delta at which the guarantee is restated as epsilon (default 1e-9).
+    claim
+        exact: use only noise whose guarantee is proved for the integers actually sampled.
+    levels
+        All values that a feature may take.
+    bins
+        The edges of bins of numbers or dates; 0,18,65, has no upper end.
+    null_level
+        The level that stands for a missing value of a feature.
+    nest
+        Nested features, coarse to fine, such as state,county,tract. ``("state",
+        "county")``, or a list of several chains.
+    schema
+        A TOML file that declares features, levels, bins and structural zeros. A `Schema`
+        will do too.
+    levels_from_data
+        Read undeclared levels from the data.
+    count
+        The column that holds counts, if a row stands for several records.
+    where
+        Keep only the records that meet this condition.
+    read_as
+        How a column is written: dates as day, month, quarter or year; numbers as 1.234,5 or
+        1,234.5. See `open_source`.
+    missing
+        Missing values of a private column: refuse them (default), or publish those who
+        answered, with their number private or exact. ``{"pay": "private"}`` publishes the
+        statistic of those who answered, and with noise how many did in each group;
+        ``{"pay": "exact"}`` publishes that number exactly.
+    id
+        The column that identifies a person.
+    most
+        The most records of one person; all of them are protected together.
+    records
+        What the records of a person are called, such as stays.
+    units
+        A second file, of households. ``table("units:zone", "size")`` counts households, and
+        ``"units:zone"`` is an exact total of them. See linked.md.
+    link
+        The column that names the household, in both files.
+    protect
+        Whom the guarantee protects: one member, or a whole household (unit).
+    most_members
+        The most members of one household; this bound is public.
+    least
+        The fewest members of one household: 0 or 1.
+    derived
+        Columns of households that depend on their members.
+    aggregate
+        A feature of households that is computed from their members. ``{"children":
+        "count(*) FILTER (WHERE age < 18)"}``; levels or bins are declared as for others.
+    quarters
+        Levels of a column that are group quarters, which no table of households counts.
+        ``{"unittype": ["1"]}``. Only with ``protect="member"`` and ``least=0``.
+    top_code
+        Publish households of this many members and more as one level: 5 becomes 5+.
+        ``{"size": 5}``.
     ledger
-        Charged before any noise is drawn: a `Ledger`, or the path of one.
+        Charge this ledger before any noise is drawn. A `Ledger`, or the path of one.
+    label
+        What the ledger calls this charge.
+    out
+        Output folder; appears only when complete. Without it, `Release.save` does so later.
+    write
+        File format of tables: csv (default), parquet (default above one million cells), or
+        xlsx for CSV files and a workbook.
+    force
+        Replace an earlier release in the output folder.
+    seed
+        Draw the same noise each time.
     randomness
         Where random words come from; the operating system unless given. Any other marks the release
         not private.
-    out
-        A folder to write the release to. Without it, `Release.save` does so later.
-    partition, jobs
-        Release part by part, by a depth of a nested feature, in so many processes; needs `out`.
-    force
-        Replace a release in `out`.
-    units, link
-        The units that the records are members of (the households of persons), and the column that
-        names them in both. ``table("units:zone", "size")`` counts units, ``"units:zone"`` is an
-        exact total of them. See linked.md.
-    protect, least
-        Whom the promise is about, one ``"member"`` or a whole ``"unit"``, and the least members of
-        a unit; `most` are the most.
-    derived
-        Columns of units that depend on their members.
-    aggregates
-        Features of units that are computed from their members, such as
-        ``{"children": "count(*) FILTER (WHERE age < 18)"}``; their levels or bins are declared as
-        those of others.
-    quarters
-        A column of units and its levels that are group quarters: ``{"unittype": ["1"]}``. They have
-        no bound on their members and are in no table of units. Only with ``protect="member"`` and
-        ``least=0``.
-    top_code
-        ``{"size": 5}`` publishes units of 5 and more members as one level, ``5+``.
-    presentation
-        What is said beside the numbers and how they are shown, such as
-        ``{"title": "Health", "round_to": 5}``; see `RunOptions`.
+    partition
+        Process one part at a time, such as each state. Needs `out`.
+    jobs
+        How many parts to process at the same time, each in its own process.
+    sign
+        Sign every file with this secret key of minisign.
+    memory
+        The memory that may be used (default: that of the machine or container).
+    title
+        The heading of the report.
+    contact
+        Whom to ask about the release.
+    note
+        Paragraphs at the top of the report.
+    round_to
+        Show counts in multiples of this number in the report and the workbook.
+    mark_below
+        Mark counts below this number in the report and the workbook.
+    map
+        Outlines of places (GeoJSON or TopoJSON), to draw results by place as maps.
+    map_key
+        The property of the outlines that names places (default: best match).
 
     Examples
     --------
@@ -434,49 +497,12 @@ def release(
     >>> done["sex-region"].counts.sum(axis=1).tolist(), done.guarantee.adjacency.a
     ([2, 2], 2)
     """
-    described = _build_base_plan(schema, levels, bins, null_levels, nest)
-    plan = evolve(
-        described,
-        requests=requests,
-        invariants=_margins(exact),
-        adjacency=adjacency,
-        levels_from_data=levels_from_data,
-        where=where,
-        count=count,
-        id=id,
-        # Beside units `most` bounds their members, and says nothing of the records of a person.
-        most=most if units is None else None,
-        records=records,
-        read_as={**dict(described.read_as), **(read_as or {})},
-        report_delta=described.report_delta if report_delta is None else report_delta,
-    )
-    budget = Budget.from_plan_keys({"epsilon": epsilon, "delta": delta, "rho": rho, "mu": mu})
-    parts = {name: positive(share, "a share") for name, share in (shares or {}).items()}
-    plan = plan.with_values_read()
-    if missing or plan.read_as:
-        plan = with_missing(plan, missing or {})
-    # Linked tables share one budget, which `with_units` divides between members and units.
-    plan = divide_budget(plan, budget, parts if units is None else {})
-    options = RunOptions(
-        ledger=ledger,
-        randomness=randomness,
-        out=out,
-        jobs=jobs,
-        force=force,
-        presentation=presentation,
-    )
-    if units is not None:
-        computed = computed_features(aggregates or {}, plan.features)
-        linked = linked_units(link, protect, least, most, derived, computed, quarters)
-        plan = with_units(plan, linked, parts, top_code=top_code)
-        return run(plan, LinkedData(data, units), options, partition=partition)
-    # Without units these would do nothing, and the user would not notice.
-    if least != 1 or any((link, protect, derived, aggregates, quarters, top_code)):
-        raise InputError(
-            "link, protect, least, derived, aggregates, quarters and top_code are for linked"
-            " units: give units"
-        )
-    return run(plan, data, options, partition=partition)
+    settings = dict(locals())
+    given = Given({name: settings[name] for name in list_settings() if name in settings})
+    plan = build_plan(given, requests)
+    source = data if plan.units is None else link_data(given, plan, data)
+    options = build_run_options(given, randomness)
+    return run(plan, source, options, partition=partition)
 
 
 def run(
@@ -651,7 +677,7 @@ def disclosure(
     percent: Number = 0,
     levels: Mapping[str, Sequence[str]] | None = None,
     bins: Mapping[str, Sequence[Number]] | None = None,
-    null_levels: Mapping[str, str] | None = None,
+    null_level: Mapping[str, str] | None = None,
     nest: Sequence[str] | Sequence[Sequence[str]] = (),
     schema: Schema | Path | str | None = None,
     where: str | None = None,
@@ -678,7 +704,7 @@ def disclosure(
         The largest coalition of members of a group that is looked at.
     percent
         How close a hidden cell must be known to count as recovered.
-    levels, bins, null_levels, nest, schema, where, count
+    levels, bins, null_level, nest, schema, where, count
         As for `release`.
     seconds
         The time for programs; what is not settled then is marked. None: no limit.
@@ -696,21 +722,22 @@ def disclosure(
     >>> found.answers[0].lower, found.answers[0].upper, str(found.answers[0].answer)
     (7, 7, 'certain')
     """
-    plan = _build_base_plan(schema, levels, bins, null_levels, nest)
-    given = (data is not None, totals is not None, bool(tables))
-    if sum(given) != 1:
+    settings = dict(locals())
+    names = ("levels", "bins", "null_level", "nest", "schema", "where", "count", "exact")
+    given = Given({name: settings[name] for name in names})
+    if sum((data is not None, totals is not None, bool(tables))) != 1:
         raise InputError("give one of data (with exact), totals and tables")
     if data is not None:
         if not exact:
             raise InputError("name the exact totals to look at, such as exact=['ward', 'age']")
-        margins = tuple(map(Margin.from_names, exact))
-        plan = evolve(plan, invariants=margins, where=where, count=count)
-        with open_source(data, count=count, where=where, read_as=plan.read_as) as source:
+        plan = build_plan(given, ())
+        with open_records(given, plan, data) as source:
             counts = PublishedCounts.from_dataspace(read_totals(plan, source))
     elif totals is not None:
         counts = PublishedCounts.from_dataspace(_build_dataspace(totals))
     else:
         files = [read_file(Path(path), count) for path in tables]
+        plan = describe(given)
         counts = read_counts(
             files, rules or ReadingRules(), total, plan.features, plan.structural_zeros
         )
@@ -762,69 +789,3 @@ def _build_table(schema: Schema, margin: Margin, counts: Mapping[tuple[str, ...]
         index = tuple(feature.levels.index(level_of[feature.name]) for feature in schema.features)
         array[index] = count
     return Table(schema, array)
-
-
-# --- reading what a user wrote --------------------------------------------------------------------
-
-
-def _margins(value: Names | Sequence[Names]) -> tuple[Margin, ...]:
-    """Read one margin, or a list of several; a tuple of names is one joint margin.
-
-    >>> _margins(["sex", ("region", "age")]), _margins(("region", "age"))
-    ((Margin('sex'), Margin('region', 'age')), (Margin('region', 'age'),))
-    """
-    if isinstance(value, list):
-        return tuple(Margin.from_names(names) for names in value)
-    return (Margin.from_names(value),) if value else ()  # type: ignore[arg-type]
-
-
-def _build_base_plan(
-    schema: Schema | Path | str | None,
-    levels: Mapping[str, Sequence[str]] | None,
-    bins: Mapping[str, Sequence[Any]] | None,
-    null_levels: Mapping[str, str] | None,
-    nest: Sequence[str] | Sequence[Sequence[str]],
-) -> Plan:
-    """Return a plan that asks for nothing yet, with the features that are declared."""
-    plan = Plan()
-    if isinstance(schema, Schema):
-        plan = Plan(features=schema.features, structural_zeros=schema.structural_zeros)
-    elif schema is not None:
-        path = Path(schema)
-        features, zeros, open_nests = read_declarations(
-            toml_document(path.read_text(encoding="utf-8")), path.parent
-        )
-        plan = Plan(features=features, structural_zeros=zeros, nests=open_nests)
-    nulls = dict(null_levels or {})
-    written = {}
-    dates: dict[str, str] = {}
-    for name, values in (levels or {}).items():
-        written[name] = Feature(name, list(values), null_level=nulls.pop(name, None))
-    for name, edges in (bins or {}).items():
-        if name in written:
-            raise InputError(f"feature {name!r} has levels and bins: give one of them")
-        null_level = nulls.pop(name, None)
-        if are_dates(edges):
-            labels, dates[name] = date_bins(name, edges)
-            written[name] = Feature(name, labels, null_level=null_level)
-            continue
-        written[name] = Feature(name, bins=tuple(edges), null_level=null_level)
-    nests = []
-    for chain in _chains(nest):
-        nests.append(Nest(chain, null_level=nulls.pop(chain[-1], None)))
-    if nulls:
-        raise InputError(
-            f"null_levels need the levels of {', '.join(nulls)}: declare them with levels or bins"
-        )
-    features = (*plan.features, *written.values())
-    return evolve(plan, features=features, nests=(*plan.nests, *nests), read_as=dates)
-
-
-def _chains(nest: Sequence[str] | Sequence[Sequence[str]]) -> list[tuple[str, ...]]:
-    """Read one chain of nested features, or several.
-
-    >>> _chains(("state", "county")), _chains([("state", "county"), ("school", "class")])
-    ([('state', 'county')], [('state', 'county'), ('school', 'class')])
-    """
-    several = [] if not nest else [nest] if isinstance(nest[0], str) else nest
-    return [tuple(map(str, chain)) for chain in several]

@@ -21,8 +21,8 @@ from semidp.assess import (
     audit_samples,
     choose_pair,
     claims_of_release,
+    worst_pair,
 )
-from semidp.assess.foreign import draws_of_test
 from semidp.assess.worst_moves import worst_move
 from semidp.cli import run
 from semidp.errors import InputError
@@ -109,7 +109,7 @@ def test_a_function_that_returns_no_numbers_is_refused() -> None:
 def test_an_odds_ratio_test_is_audited() -> None:
     schema = Schema([Feature("sex", "fm"), Feature("ill", "ny")])
     result = odds_ratio_test(Table(schema, [[9, 4], [3, 8]]), Budget.pure(2))
-    draws, pair = draws_of_test(result)
+    draws, pair = result.measure_many, worst_pair(result.space)
     assert pair.records == 1
     verdicts = [
         audit_mechanism(draws, pair, claim, samples=3_000, randomness=SeededRandomness(2)).verdict
@@ -207,26 +207,19 @@ def test_a_function_and_a_test_from_the_command_line(
     assert run([*asked, "--mu", "0.7"]) == 1
     assert run([*asked, "--mu", "1"]) == 0
     (tmp_path / "people.csv").write_text("sex,ill\n" + "f,n\nf,n\nm,y\nm,n\nf,y\n" * 5)
+    words = [
+        "release",
+        "people.csv",
+        "--odds-ratio",
+        "sex,ill",
+        "--epsilon",
+        "1",
+        "--out",
+        "tested",
+    ]
+    assert run(words) == 0
     capsys.readouterr()
-    assert (
-        run(
-            [
-                "test",
-                "people.csv",
-                "--rows",
-                "sex",
-                "--columns",
-                "ill",
-                "--epsilon",
-                "1",
-                "--format",
-                "json",
-            ]
-        )
-        == 0
-    )
-    (tmp_path / "test.json").write_text(capsys.readouterr().out)
-    assert run(["audit", "test.json", "--samples", "2000", "--seed", "1"]) in (0, 3)
+    assert run(["audit", "tested", "--samples", "2000", "--seed", "1"]) in (0, 3)
     assert "epsilon is at most 1" in capsys.readouterr().out
 
 

@@ -104,7 +104,7 @@ def test_delta_beside_rho_is_for_reporting(here: Semidp) -> None:
 
 @pytest.mark.long
 def test_the_reporting_target_has_one_name_in_every_command(here: Semidp, tmp_path: Path) -> None:
-    budget = ("--epsilon", "1", "--delta", "1e-6", "--report-delta", "1e-4")
+    budget = ("--epsilon", "1", "--delta", "1e-6", "--set", "report_delta=1e-4")
     released = good(
         here("release", OCCUPATIONS.path, *BOTH, *budget, "--out", "r", "--format", "json")
     ).json
@@ -116,7 +116,9 @@ def test_the_reporting_target_has_one_name_in_every_command(here: Semidp, tmp_pa
     assert mechanism["epsilon"] < 1
     assert (
         "at delta 0.0001"
-        in good(here("analyze", OCCUPATIONS.path, *BOTH, "--mu", "1", "--report-delta", "1e-4")).out
+        in good(
+            here("analyze", OCCUPATIONS.path, *BOTH, "--mu", "1", "--set", "report_delta=1e-4")
+        ).out
     )
     good(here("ledger", "book.json", "--mu", "2"))
     good(
@@ -223,7 +225,7 @@ def test_a_plan_file_says_the_same_as_options(here: Semidp, tmp_path: Path) -> N
             "count",
         ),
         *("--levels", "class=1st,2nd,3rd,Crew", "--where", "age = 'Adult'", "--a", "4"),
-        *("--mechanism", "laplace", "--fit", "none", "--epsilon", "1/3"),
+        *("--set", "mechanism=laplace", "--set", "fit=none", "--epsilon", "1/3"),
     )
     good(here("release", TITANIC.path, *words, "--seed", "3", "--out", "options"))
     (tmp_path / "plan.toml").write_text(
@@ -285,8 +287,8 @@ def test_a_plan_file_says_the_same_as_options(here: Semidp, tmp_path: Path) -> N
         ("--levels", "a=x"),
         ("--a", "2"),
         ("--adjacency", "definition"),
-        ("--mechanism", "laplace"),
-        ("--fit", "none"),
+        ("--set", "mechanism=laplace"),
+        ("--set", "fit=none"),
         ("--levels-from-data",),
         ("--rho", "1"),
     ],
@@ -404,15 +406,8 @@ def test_a_ledger_that_is_not_there_is_refused(here: Semidp, tmp_path: Path) -> 
     for done in (
         here("release", OCCUPATIONS.path, *BOTH, *words, "--out", "one"),
         here(
-            "test",
-            TITANIC.path,
-            "--count",
-            "count",
-            "--rows",
-            "sex",
-            "--columns",
-            "survived",
-            *words,
+            *("release", TITANIC.path, "--count", "count", "--odds-ratio", "sex,survived"),
+            *(*words, "--out", "two"),
         ),
     ):
         assert "there is no ledger at leger.json" in one_sentence(done)
@@ -474,8 +469,8 @@ def test_schema_file_bins_null_level_where_and_id(here: Semidp, tmp_path: Path) 
         "status",
         "--bins",
         "age=0,18,65,",
-        "--null-level",
-        "age=unknown",
+        "--set",
+        "null_level=age=unknown",
     )
     good(here("release", "people.csv", *options, "--epsilon", "1", "--out", "options"))
     assert {cell[0] for cell in whole_counts(tmp_path / "options")} == {cell[0] for cell in counts}
@@ -535,9 +530,8 @@ def test_every_document_has_a_version(here: Semidp) -> None:
         ("guarantee", "--rho", "2.56", "--a", "2"),
         ("show", "release"),
         ("ledger", "ledger.json"),
-        ("test", OCCUPATIONS.path, "--rows", "origin", "--columns", "destination", "--count", "count", "--epsilon", "1",
-         "--where", "origin in ('1', '2') and destination in ('1', '2')"),
-    ):  # fmt: skip
+        ("test", "release", "--rows", "origin", "--columns", "destination", "--seed", "1"),
+    ):
         assert strict_json(good(here(*words, "--format", "json")).out)["schema_version"] == 1
 
 

@@ -13,7 +13,6 @@ COMMANDS = {
     "release": "release people.csv --table sex,region --mu 1 --dry-run --format json",
     "analyze": "analyze people.csv --table sex,region --mu 1 --format json",
     "guarantee": "guarantee --rho 1 --levels sex=f,m --levels region=n,s --format json",
-    "test": "test people.csv --rows sex --columns region --mu 1 --seed 1 --format json",
 }
 
 

@@ -103,7 +103,9 @@ def test_margins_without_exchanges_show_null_or_are_refused(here: Semidp, people
 def test_a_number_beside_exchange_is_refused(here: Semidp, people: Path, command: str) -> None:
     words = [command, people, "--table", "a,b", "--invariant", "a", "--invariant", "b", "--mu", "1"]
     words += ["--out", "out"] if command == "release" else []
-    assert "leave --a out" in one_sentence(here(*words, "--adjacency", "exchange", "--a", "3"))
+    assert "--adjacency and --a disagree" in one_sentence(
+        here(*words, "--adjacency", "exchange", "--a", "3")
+    )
 
 
 @pytest.mark.long
@@ -206,8 +208,8 @@ def test_a_plan_means_and_tests_take_it(here: Semidp, people: Path) -> None:
         "a",
         "--bounds",
         "score=0,10",
-        "--grid",
-        "score=10",
+        "--set",
+        "grid=score=10",
     ]
     both = [
         here(*means, "--mu", "1", "--adjacency", kind, "--dry-run", "--format", "json").json[
@@ -216,21 +218,10 @@ def test_a_plan_means_and_tests_take_it(here: Semidp, people: Path) -> None:
         for kind in ("worst-case", "exchange")
     ]
     assert both == [pytest.approx(20), pytest.approx(10 * math.sqrt(2))]
-    tested = [
-        "test",
-        people,
-        "--rows",
-        "a",
-        "--columns",
-        "u",
-        "--where",
-        "a <> 'z'",
-        "--epsilon",
-        "1",
-    ]
-    said = here(*tested, "--adjacency", "exchange").out
-    assert "adjacency exchange (up to 3 records)" in said
-    assert "not a guarantee for any 3 records" in said
+    tested = ["release", people, "--odds-ratio", "a,u", "--where", "a <> 'z'", "--epsilon", "1"]
+    said = here(*tested, "--adjacency", "exchange", "--out", "tested").out
+    assert "exchange" in said
+    assert "up to 3 records" in said
 
 
 def test_an_existing_guarantee_under_exchange(here: Semidp, tmp_path: Path) -> None:
@@ -342,8 +333,8 @@ def test_a_joint_block_seen_finer_in_one_feature_and_coarser_in_another(
         "exchange",
         "--mu",
         "1",
-        "--mechanism",
-        "gaussian",
+        "--set",
+        "mechanism=gaussian",
     ]
     words += ["--ledger", ledger]
     assert command([*words, "--invariant", "region", "--out", str(tmp_path / "coarse")]) == 0

@@ -152,7 +152,7 @@ def test_a_given_number_below_what_the_totals_need_is_warned_about(
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ("--rho 1", "--a N"),
+        ("--rho 1", "--adjacency N"),
         ("--rho 1 --invariant sex", "not declared"),
         ("--rho 1 --totals gone.csv", "cannot read"),
         ("--rho 1 --totals schema.toml", "header"),
@@ -263,17 +263,23 @@ def test_totals_of_a_nested_feature_name_its_path(
 # --- events, training runs and privacy functions --------------------------------------------------
 
 
+def assessed(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, object]:
+    assert run(["assess", "opendp", *words, "--format", "json"]) == 0
+    printed: dict[str, object] = json.loads(capsys.readouterr().out)
+    return printed
+
+
 def test_a_training_run_by_its_settings_and_by_its_event(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     words = ("--a", "2", "--report-delta", "1e-5")
-    by_settings = document(
+    by_settings = assessed(
         capsys, "--noise-multiplier", "4", "--sampling", "0.1", "--steps", "4", *words
     )
     file = tmp_path / "event.json"
     training = dp_sgd(4.0, 0.1, 4)
     file.write_text(json.dumps(event_to_json(training)))
-    by_event = document(capsys, "--event", str(file), *words)
+    by_event = assessed(capsys, str(file), *words)
     assert (
         by_settings["epsilon_tight"]
         == by_event["epsilon_tight"]
@@ -293,14 +299,14 @@ def test_a_privacy_function_is_asked_for_the_distance(
     file = tmp_path / "session.json"
     values = {1: 0.125, 4: 2.0, 8: 8.0, 12: math.inf}
     file.write_text(json.dumps(PrivacyFunction("zcdp", "symmetric", values, "a tool").to_json()))
-    two = document(capsys, "--event", str(file), "--a", "2")
+    two = assessed(capsys, str(file), "--a", "2")
     assert (two["rho"], two["stated"]["tradeoff"]) == (2, {"kind": "zcdp", "rho": "0.125"})  # type: ignore[index]
-    assert document(capsys, "--event", str(file), "--a", "2", "--rows", "2")["rho"] == 8
-    nothing = document(capsys, "--event", str(file), "--a", "5")
+    assert assessed(capsys, str(file), "--a", "2", "--rows", "2")["rho"] == 8
+    nothing = assessed(capsys, str(file), "--a", "5")
     assert nothing["epsilon_tight"] is None
     assert "100% of cases" in str(nothing["explanation"])
     (tmp_path / "wards.csv").write_text("ward,count\na,3\nb,5\n")
-    found = document(capsys, "--event", str(file), "--totals", str(tmp_path / "wards.csv"))
+    found = assessed(capsys, str(file), "--totals", str(tmp_path / "wards.csv"))
     assert (found["a"], found["rho"]) == (2, 2)
 
 
@@ -339,12 +345,12 @@ def test_a_privacy_function_is_asked_for_the_distance(
         (
             '{"class_name": "GaussianDpEvent", "noise_multiplier": 1}',
             ("--rho", "1"),
-            "one statement",
+            "No such option",
         ),
         (
             '{"class_name": "GaussianDpEvent", "noise_multiplier": 1}',
             ("--steps", "3"),
-            "together, without --event",
+            "--noise-multiplier, --sampling and --steps together",
         ),
     ],
 )
@@ -357,7 +363,7 @@ def test_bad_events_are_one_sentence(
 ) -> None:
     file = tmp_path / "event.json"
     file.write_text(content)
-    assert run(["guarantee", "--event", str(file), "--a", "2", *words]) == 2
+    assert run(["assess", "opendp", str(file), "--a", "2", *words]) == 2
     said = capsys.readouterr().err
     assert re.search(sentence, said)
     assert said.count("\n") == 1

@@ -30,8 +30,8 @@ def charged(here: Semidp, people: Path) -> None:
             *WORDS,
             "--ledger",
             "book.json",
-            "--label",
-            f"for {name}",
+            "--set",
+            f"label=for {name}",
             "--out",
             name,
         )

@@ -14,7 +14,9 @@ WORDS = ("release", UCB.path, "--count", "count", "--mu", "1")
 
 
 def test_it_asks_for_what_a_plan_asks_for(here: Semidp) -> None:
-    done = here(*WORDS, "--odds-ratio", "gender,admit,dept", "--alternative", "less", "--out", "r")
+    done = here(
+        *WORDS, "--odds-ratio", "gender,admit,dept", "--set", "alternative=less", "--out", "r"
+    )
     assert done.code == 0, done.err
     assert "is the odds ratio below 1?" in done.out
     plan = Plan.from_json(strict_json(Path("r", "release.json").read_text())["plan"])
@@ -29,8 +31,8 @@ def test_it_asks_for_what_a_plan_asks_for(here: Semidp) -> None:
     [
         (("--odds-ratio", "gender"), "an odds ratio has two features"),
         (("--odds-ratio", "gender,dept"), "two levels"),
-        (("--odds-ratio", "gender,admit", "--alternative", "sideways"), "must be one of"),
-        (("--table", "gender,admit", "--alternative", "less"), "--alternative is for --odds-ratio"),
+        (("--odds-ratio", "gender,admit", "--set", "alternative=sideways"), "must be one of"),
+        (("--table", "gender,admit", "--set", "alternative=less"), "works only with --odds-ratio"),
     ],
 )
 def test_what_cannot_be_tested_is_one_sentence(

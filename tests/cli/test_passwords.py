@@ -71,7 +71,7 @@ COMMANDS = [
         test {} --rows sex --columns age --epsilon 1
         explore {} --no-browser
         audit {}
-        guarantee --swap 0.1 --match sex --swap-over age --data {}
+        assess swap {} --rate 0.1 --match sex --over age
         ledger {}
         show {}
         combine {} {}

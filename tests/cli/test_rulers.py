@@ -1,4 +1,4 @@
-"""``semidp guarantee --swap`` and ``--ptable``: what they print, what they keep to themselves, what
+"""``semidp assess swap`` and ``cell-keys``: what they print, what they keep to themselves, what
 they refuse.
 """
 
@@ -10,7 +10,7 @@ import pytest
 
 from tests.cli.conftest import Semidp, one_sentence
 
-SWAP = ("guarantee", "--swap", "0.1", "--match", "size", "--swap-over", "block", "--hold", "race")
+SWAP = ("assess", "swap", "--rate", "0.1", "--match", "size", "--over", "block", "--hold", "race")
 PTABLE = "i;j;p;v\n0;0;1;0\n1;0;0.3;-1\n1;1;0.4;0\n1;2;0.3;1\n2;1;0.25;-1\n2;2;0.5;0\n2;3;0.25;1\n"
 
 
@@ -44,7 +44,7 @@ def test_totals_give_the_curve_and_the_worst_stratum(here: Semidp, totals: tuple
     assert found["worst_stratum"] == {"hold": [6, 6], "swap_over": [6, 6]}
     assert found["guarantee"]["adjacency"]["a"] == 3
     assert found["published_epsilon_per_record"] == 5.25
-    deranged = here(*SWAP, *totals, "--swap-by", "derange", "--format", "json").json
+    deranged = here(*SWAP, *totals, "--rule", "derange", "--format", "json").json
     assert deranged["advantage"] < found["advantage"]
 
 
@@ -52,7 +52,7 @@ def test_totals_give_the_curve_and_the_worst_stratum(here: Semidp, totals: tuple
 def test_data_give_the_same_without_any_count(here: Semidp, tmp_path: Path) -> None:
     sizes = {"1": 1234, "2": 173, "3": 97}
     write_people(tmp_path, sizes)
-    done = here(*SWAP, "--data", "people.csv")
+    done = here(*SWAP, "people.csv")
     assert done.code == 0, done.err
     assert "advantage of the best attacker" in done.out
     lines = (tmp_path / "people.csv").read_text().splitlines()[1:]
@@ -62,7 +62,7 @@ def test_data_give_the_same_without_any_count(here: Semidp, tmp_path: Path) -> N
             values = [line.split(",")[place] for line in lines if line.startswith(f"{size},")]
             counts |= {str(values.count(value)) for value in set(values)}
     assert len(counts) > 6
-    machine = here(*SWAP, "--data", "people.csv", "--format", "json")
+    machine = here(*SWAP, "people.csv", "--format", "json")
     for text in (done.out, machine.json["explanation"], str({**machine.json, "guarantee": None})):
         numbers = set(re.findall(r"\d+", text.replace(",", "")))
         assert not {count for count in counts if len(count) > 1} & numbers
@@ -84,10 +84,7 @@ def test_data_and_their_totals_agree(here: Semidp, tmp_path: Path) -> None:
         rows = [f"{size},{value},{keys.count((size, value))}" for size, value in sorted(set(keys))]
         (tmp_path / f"{name}.csv").write_text("\n".join([f"size,{name},count", *rows]) + "\n")
     public = here(*SWAP, "--totals", "block.csv", "--totals", "race.csv", "--format", "json").json
-    assert (
-        here(*SWAP, "--data", "people.csv", "--format", "json").json["advantage"]
-        == public["advantage"]
-    )
+    assert here(*SWAP, "people.csv", "--format", "json").json["advantage"] == public["advantage"]
 
 
 def test_large_strata_of_many_values_are_only_attacked(here: Semidp, tmp_path: Path) -> None:
@@ -95,7 +92,7 @@ def test_large_strata_of_many_values_are_only_attacked(here: Semidp, tmp_path: P
         "block,count\n" + "".join(f"{name},50\n" for name in "abcd")
     )
     (tmp_path / "races.csv").write_text("race,count\nx,100\ny,60\nz,40\n")
-    given = ("guarantee", "--swap", "0.1", "--swap-over", "block", "--hold", "race")
+    given = ("assess", "swap", "--rate", "0.1", "--over", "block", "--hold", "race")
     done = here(*given, "--totals", "blocks.csv", "--totals", "races.csv")
     assert done.code == 0, done.err
     assert "No guarantee is stated" in done.out
@@ -119,48 +116,31 @@ def test_a_further_exact_total_is_refused(
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (("--swap", "0.1"), "--swap-over A[,B] and --hold A[,B]"),
-        (("--match", "size"), "give its --swap RATE"),
-        (("--swap", "2", "--swap-over", "a", "--hold", "b", "--data", "x.csv"), "at most 1, not 2"),
-        (("--swap", "0.1", "--swap-over", "a", "--hold", "a", "--data", "x.csv"), "named twice"),
-        (("--swap", "0.1", "--swap-over", "a", "--hold", "b"), "two files with --totals"),
+        (("swap", "--rate", "0.1"), "--over A[,B] and --hold A[,B]"),
+        (("swap", "--match", "size"), "--rate NUMBER"),
+        (("swap", "--rate", "2", "--over", "a", "--hold", "b", "x.csv"), "at most 1, not 2"),
+        (("swap", "--rate", "0.1", "--over", "a", "--hold", "a", "x.csv"), "named twice"),
+        (("swap", "--rate", "0.1", "--over", "a", "--hold", "b"), "two files with --totals"),
+        (("swap", "--rate", "0.1", "--over", "a", "--hold", "b", "x.csv"), "no file x.csv"),
         (
-            ("--swap", "0.1", "--swap-over", "a", "--hold", "b", "--data", "x.csv"),
-            "there is no file x.csv",
-        ),
-        (
-            (
-                "--swap",
-                "0.1",
-                "--swap-by",
-                "hand",
-                "--swap-over",
-                "a",
-                "--hold",
-                "b",
-                "--data",
-                "x",
-            ),
+            ("swap", "--rate", "0.1", "--rule", "hand", "--over", "a", "--hold", "b", "x"),
             "shuffle or derange",
         ),
-        (("--swap", "0.1", "--rho", "1"), "each assessed alone"),
-        (("--ptable", "p.csv", "--swap", "0.1"), "each assessed alone"),
-        (("--ptable", "p.csv", "--totals", "t.csv"), "needs no totals"),
-        (("--ptable", "p.csv"), "cannot read the file p.csv that --ptable names"),
-        (("--cells", "4"), "give the perturbation table with --ptable FILE"),
-        (("--rho", "1", "--a", "2", "--count", "n"), "give --swap RATE and --data with them"),
+        (("cell-keys", "p.csv"), "cannot read the file p.csv"),
+        (("cell-keys",), "Missing argument"),
+        (("opendp", "--steps", "3"), "--noise-multiplier, --sampling and --steps together"),
     ],
 )
 def test_what_does_not_fit_is_one_sentence(
     here: Semidp, words: tuple[str, ...], sentence: str
 ) -> None:
-    assert sentence in one_sentence(here("guarantee", *words))
+    assert sentence in one_sentence(here("assess", *words))
 
 
 @pytest.mark.parametrize("text", ["", "size,block\n", "size,block,race\n"])
 def test_files_without_records_are_one_sentence(here: Semidp, tmp_path: Path, text: str) -> None:
     (tmp_path / "people.csv").write_text(text)
-    one_sentence(here(*SWAP, "--data", "people.csv"))
+    one_sentence(here(*SWAP, "people.csv"))
 
 
 def test_totals_that_give_everything_away(here: Semidp, tmp_path: Path) -> None:
@@ -174,7 +154,7 @@ def test_a_perturbation_table_is_read_and_never_called_a_guarantee_for_many_cell
     here: Semidp, tmp_path: Path
 ) -> None:
     (tmp_path / "ptable.csv").write_text(PTABLE)
-    done = here("guarantee", "--ptable", "ptable.csv", "--cells", "40")
+    done = here("assess", "cell-keys", "ptable.csv", "--cells", "40")
     assert done.code == 0, done.err
     assert "40 cells that count the same person: what an attacker can at least do" in done.out
     assert (
@@ -182,7 +162,7 @@ def test_a_perturbation_table_is_read_and_never_called_a_guarantee_for_many_cell
         in done.out
     )
     assert "nothing is guaranteed there" in done.out.replace("\n", " ").replace("  ", " ")
-    found = here("guarantee", "--ptable", "ptable.csv", "--cells", "40", "--format", "json").json
+    found = here("assess", "cell-keys", "ptable.csv", "--cells", "40", "--format", "json").json
     assert found["several_cells"]["is_a_guarantee"] is False
     assert (
         found["several_cells"]["advantage_at_least"]
@@ -194,5 +174,12 @@ def test_a_perturbation_table_is_read_and_never_called_a_guarantee_for_many_cell
 def test_a_deterministic_table_tells_for_certain(here: Semidp, tmp_path: Path) -> None:
     rows = "".join(f"{count},0,{-count}\n" for count in range(1, 10))
     (tmp_path / "ptable.csv").write_text(f"pcv,ckey,pvalue\n{rows}")
-    assert "9 from 10" in here("guarantee", "--ptable", "ptable.csv").out
-    assert "9 from 10" in here("guarantee", "--ptable", "ptable.csv", "--threshold", "10").out
+    assert "9 from 10" in here("assess", "cell-keys", "ptable.csv").out
+    assert "9 from 10" in here("assess", "cell-keys", "ptable.csv", "--threshold", "10").out
+
+
+def test_old_spellings_say_where_they_went(here: Semidp) -> None:
+    said = one_sentence(here("guarantee", "--swap", "0.1"))
+    assert "--swap has moved: semidp assess swap --rate RATE" in said
+    said = one_sentence(here("guarantee", "--event", "session.json"))
+    assert "--event has moved: semidp assess opendp FILE" in said

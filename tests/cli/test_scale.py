@@ -50,8 +50,8 @@ def test_too_little_memory_is_refused_before_the_source_is_opened(
         *words,
         "--ledger",
         "ledger.json",
-        "--memory",
-        "4GB",
+        "--set",
+        "memory=4GB",
         "--out",
         "release",
     )
@@ -60,10 +60,10 @@ def test_too_little_memory_is_refused_before_the_source_is_opened(
     assert "a coarser" in sentence
     assert not here("ledger", "ledger.json", "--format", "json").json["charges"]
     assert "there is no file absent.csv" in one_sentence(
-        here("release", "absent.csv", *words, "--memory", "12GB", "--out", "release")
+        here("release", "absent.csv", *words, "--set", "memory=12GB", "--out", "release")
     )
     assert "such as 8GB" in one_sentence(
-        here("release", people, *WORDS, "--memory", "much", "--out", "release")
+        here("release", people, *WORDS, "--set", "memory=much", "--out", "release")
     )
 
 

@@ -26,7 +26,7 @@ def keys(tmp_path: Path) -> minisign.KeyPair:
 
 @pytest.fixture
 def signed(here: Semidp, keys: minisign.KeyPair, tmp_path: Path) -> Path:
-    done = here("release", "people.csv", *WORDS, "--sign", "mine.key", "--out", "release")
+    done = here("release", "people.csv", *WORDS, "--set", "sign=mine.key", "--out", "release")
     assert done.code == 0, done.err
     return tmp_path / "release"
 
@@ -103,7 +103,7 @@ def test_an_encrypted_key_needs_its_password(
 ) -> None:
     keys.secret_key.encrypt("horse", opslimit=2**15, memlimit=2**24)
     (tmp_path / "mine.key").write_bytes(bytes(keys.secret_key))
-    words = ("release", "people.csv", *WORDS, "--sign", "mine.key", "--out", "release")
+    words = ("release", "people.csv", *WORDS, "--set", "sign=mine.key", "--out", "release")
     assert "SEMIDP_SIGN_PASSWORD" in one_sentence(here(*words))
     monkeypatch.setenv("SEMIDP_SIGN_PASSWORD", "donkey")
     assert "is wrong" in one_sentence(here(*words))
@@ -115,13 +115,13 @@ def test_an_encrypted_key_needs_its_password(
 
 def test_what_is_no_key_is_said_before_anything_is_spent(here: Semidp, signed: Path) -> None:
     assert here("ledger", "book.json", "--rho", "5").code == 0
-    words = ("release", "people.csv", *WORDS, "--ledger", "book.json", "--out", "two", "--sign")
+    words = ("release", "people.csv", *WORDS, "--ledger", "book.json", "--out", "two")
     for key, said in (
         ("people.csv", "no secret key"),
         ("nowhere.key", "cannot read"),
         ("/dev/null", "regular file"),
     ):
-        assert said in one_sentence(here(*words, key))
+        assert said in one_sentence(here(*words, "--set", f"sign={key}"))
     assert here("ledger", "book.json", "--format", "json").json["charges"] == []
     for key, said in (("people.csv", "no public key"), ("nowhere.pub", "cannot read")):
         assert said in one_sentence(here("show", "release", "--verify", key))

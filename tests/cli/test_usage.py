@@ -17,10 +17,20 @@ RELEASE = (
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (("--round", "0"), "--round takes a whole number from 1 on; see 'semidp release --help'"),
-        (("--mark-below", "few"), "--mark-below takes a whole number from 1 on; see"),
-        (("--title", "--contact", "us"), "--title TEXT needs a value: '--contact' follows it"),
-        (("--note", "--quiet"), "--note TEXT needs a value: '--quiet' follows it, which is an"),
+        (
+            ("--set", "round_to=0"),
+            "--set round_to=… takes a whole number from 1 on",
+        ),
+        (("--set", "mark_below=few"), "--set mark_below=… takes a whole number from 1 on"),
+        (("--where", "--seed", "1"), "--where SQL needs a value: '--seed' follows it"),
+        (("--set", "--quiet"), "--set KEY=VALUE needs a value: '--quiet' follows it, which is an"),
+        (("--set", "titel=Health"), "there is no setting 'titel' here (did you mean 'title'?)"),
+        (("--set", "title"), "--set takes KEY=VALUE, such as title=Health, not 'title'"),
+        (("--set", "fit=none", "--set", "fit=integer"), "--set fit=… is given twice: keep one"),
+        (("--set", "mu=2"), "--mu is given twice: keep one"),
+        (("--title", "Health of all"), "write --set 'title=Health of all', or see docs/plan.md"),
+        (("--round=5",), "write --set round_to=5, or see docs/plan.md"),
+        (("--allow-empty",), "write --set allow_empty=true, or see docs/plan.md"),
     ],
 )
 def test_an_option_that_cannot_be_read_is_one_plain_sentence(
@@ -42,7 +52,7 @@ def test_numbers_of_other_commands_are_named_alike(here: Semidp) -> None:
 
 def test_a_text_with_dashes_can_still_be_given(here: Semidp, tmp_path: Path) -> None:
     (tmp_path / "people.csv").write_text(PEOPLE)
-    assert here(*RELEASE, "--note=--provisional").code == 0
+    assert here(*RELEASE, "--set=note=--provisional").code == 0
     assert "--provisional" in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
 
 

@@ -171,7 +171,7 @@ def test_the_command_line_asks_for_folders_and_for_empty_files(
     pattern = tmp_path / "**" / "*.csv"
     code, err = said(capsys, "release", pattern, *SPEND, "--out", tmp_path / "none")
     assert (code, err) == (2, "semidp: there is no column 'region'; the columns are sex\n")
-    words = ("--hive-partitions", "--out", tmp_path / "asked")
+    words = ("--set", "hive_partitions=true", "--out", tmp_path / "asked")
     assert said(capsys, "release", pattern, *SPEND, *words)[0] == 0
     assert exact(tmp_path / "asked", "sex") == [3, 2]  # not what the folder says
     assert exact(tmp_path / "asked", "region") == [2, 3]
@@ -180,7 +180,12 @@ def test_the_command_line_asks_for_folders_and_for_empty_files(
     code, err = said(capsys, "release", tmp_path / "empty.csv", *SPEND, *words)
     assert code == 2
     assert "holds no record" in err
-    assert said(capsys, "release", tmp_path / "empty.csv", *SPEND, *words, "--allow-empty")[0] == 0
+    assert (
+        said(
+            capsys, "release", tmp_path / "empty.csv", *SPEND, *words, "--set", "allow_empty=true"
+        )[0]
+        == 0
+    )
     code, err = said(capsys, "analyze", tmp_path / "asked", "--table", "sex,region")
     assert code == 2
     assert "is a release, not data" in err

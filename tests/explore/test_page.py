@@ -17,7 +17,7 @@ from attrs import evolve
 from starlette.testclient import TestClient
 
 from semidp import Budget, Feature, InputError, Ledger, Plan, Schema, Table, prepare
-from semidp.cli._options import Asking, Opening
+from semidp.cli._options import Options
 from semidp.cli.explore import _with_data, _without_data
 from semidp.present.explore.controls import LADDER, Controls, laid_out, variants
 from semidp.present.explore.explorer_page import Page, application, check_typed
@@ -30,7 +30,9 @@ from semidp.promise.spaces.dataspace import Margin
 from semidp.publish import TableRequest, pipeline
 from semidp.publish.statistics.distribution.request import DistributionRequest
 from semidp.publish.statistics.quantiles.request import QuantileRequest
+from semidp.publish.statistics.registry import build_requests
 from semidp.publish.statistics.regression.request import RegressionRequest
+from semidp.publish.statistics.setting import Chosen
 from semidp.publish.statistics.sums.request import GroupRequest
 from semidp.publish.statistics.tables.request import TablesRequest
 from tests.cli.conftest import Semidp
@@ -68,7 +70,7 @@ def people(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def client_of(first: Plan, data: Path) -> TestClient:
-    desk = _with_data(str(data), first, Opening(), None)
+    desk = _with_data(str(data), first, Options())
     return TestClient(application(desk, TOKEN, PORT), base_url=OWN, headers=HEADERS)
 
 
@@ -139,7 +141,7 @@ def test_a_foreign_origin_is_refused(client: TestClient, origin: str) -> None:
 
 
 def test_a_post_says_where_it_comes_from(people: Path) -> None:
-    desk = _with_data(str(people), PEOPLE_PLAN, Opening(), None)
+    desk = _with_data(str(people), PEOPLE_PLAN, Options())
     with TestClient(application(desk, TOKEN, PORT), base_url=OWN) as client:
         assert client.post(f"/{TOKEN}/results").status_code == 403
         assert client.get(f"/{TOKEN}/").status_code == 200
@@ -363,7 +365,7 @@ def test_nothing_is_released_over_the_data(client: TestClient, people: Path) -> 
 def charging(people: Path) -> Iterator[TestClient]:
     """The page of an explorer with a ledger."""
     Ledger.create("ledger.json", Budget.gdp(10))
-    desk = _with_data(str(people), PEOPLE_PLAN, Opening(), Path("ledger.json"))
+    desk = _with_data(str(people), PEOPLE_PLAN, Options(ledger=Path("ledger.json")))
     application_of = application(desk, TOKEN, PORT)
     with TestClient(
         application_of, base_url=OWN, headers=HEADERS, raise_server_exceptions=False
@@ -626,16 +628,15 @@ def test_statistics_are_chosen_on_cards_and_share_the_budget() -> None:
     ]
     assert {request.budget for request in plan.requests} == {Budget.gdp(1).share(Fraction(1, 6))}
     assert plan.invariants == (Margin("sex"), Margin("region"), Margin("sex", "region"))
-    words = Asking(
+    chosen = Options(
         table=["sex,region"],
         group=["sex"],
         mean=["age"],
         bounds=["age=0,99"],
         grid=["age=99"],
-    )
-    assert [item.with_budget(None) for item in plan.requests][:2] == list(
-        words.add_requests(Plan()).requests
-    )
+    ).given.choices()
+    asked = Plan(build_requests(Chosen(chosen))).requests
+    assert [item.with_budget(None) for item in plan.requests][:2] == list(asked)
     # the parts of mu are rounded down: what is typed is the amount that was chosen
     check_typed(plan, "mu = 1")
     with pytest.raises(InputError, match="would spend mu = 1, and"):

@@ -182,8 +182,8 @@ RELEASES = {
         "age",
         "--bounds",
         "age=0,100",
-        "--grid",
-        "age=100",
+        "--set",
+        "grid=age=100",
         "--epsilon",
         "1",
     ),
@@ -325,7 +325,7 @@ READING = [
     ],
     more=(),
 )
-@example(words=["--grid", "age=" + "9" * 5000], more=RELEASES["groups"])
+@example(words=["--set", "grid=age=" + "9" * 5000], more=RELEASES["groups"])
 @example(words=["--a", "9" * 400], more=(*TABLE, "--rho", "1"))
 @example(words=["--bins", "age=0,10,1e400", "--table", "sex,age", "--mu", "1"], more=TABLE)
 @example(
@@ -559,11 +559,11 @@ ADDRESSES = ["results", "form", "keep", "costs", "release", "save/plan.toml", "s
 def page(place: Path) -> Iterator[TestClient]:
     """The page of semidp explore, which refuses every release: no budget is ever typed right."""
     from semidp import Plan
-    from semidp.cli._options import Opening
+    from semidp.cli._options import Options
     from semidp.cli.explore import _with_data
     from semidp.present.explore.explorer_page import application
 
-    desk = _with_data("people.csv", Plan(), Opening(), None)
+    desk = _with_data("people.csv", Plan(), Options())
     own = f"http://127.0.0.1:{PORT}"
     with TestClient(
         application(desk, TOKEN, PORT), base_url=own, headers={"origin": own}

@@ -334,7 +334,7 @@ def test_what_cannot_stay_private_is_refused(
     ]
     words += ["--missing", "pay=private"]
     assert command([*words, "--out", str(tmp_path / "out"), "--quiet"]) == 0
-    for wrong in (["--sampling"], ["--differences"]):
+    for wrong in (["--set", "sampling=true"], ["--set", "differences=true"]):
         assert command([*words, *wrong, "--out", str(tmp_path / "no")]) == 2
         assert "leave sampling and differences out" in capsys.readouterr().err
         assert not (tmp_path / "no").exists()

@@ -416,8 +416,8 @@ def test_options_ask_for_it(
         "score=0,20",
     ]
     more = [
-        "--grid",
-        "score=20",
+        "--set",
+        "grid=score=20",
         "--line",
         "score=15,10",
         "--level",
@@ -471,16 +471,23 @@ def test_a_dry_run_says_where_a_distribution_is_better_than_choosing(
         "school",
         "--bounds",
         "score=0,20",
-        "--grid",
-        "score=20",
+        "--set",
+        "grid=score=20",
         "--mu",
         "1",
     ]
     said = {}
     for name, more in {
         "median": ["--median", "score"],
-        "interval": ["--median", "score", "--quantile-level", "0.95"],
-        "population": ["--median", "score", "--quantile-level", "0.95", "--sampling"],
+        "interval": ["--median", "score", "--set", "quantile_level=0.95"],
+        "population": [
+            "--median",
+            "score",
+            "--set",
+            "quantile_level=0.95",
+            "--set",
+            "sampling=true",
+        ],
         "many": ["--quantile", "score=0.1,0.2,0.3,0.4,0.6,0.7"],
         "distribution": ["--distribution", "score"],
     }.items():
@@ -493,12 +500,20 @@ def test_a_dry_run_says_where_a_distribution_is_better_than_choosing(
         assert "choice   " not in said[name]
     for name in said:
         assert "otherwise" not in said[name]
-    interval = ["--median", "score", "--quantile-level", "0.95", "--dry-run", "--format", "json"]
+    interval = [
+        "--median",
+        "score",
+        "--set",
+        "quantile_level=0.95",
+        "--dry-run",
+        "--format",
+        "json",
+    ]
     assert command([*asked, *interval]) == 0
     document = json.loads(capsys.readouterr().out)
     assert len(document["choices"]) == 1
     assert document["plan"]["distribution"][0]["answers"] == "intervals"
     # Whoever names selection is told that a distribution would be better.
-    assert command([*asked, *interval, "--quantile-mechanism", "selection"]) == 0
+    assert command([*asked, *interval, "--set", "quantile_mechanism=selection"]) == 0
     (entry,) = json.loads(capsys.readouterr().out)["quantiles"]
     assert "a distribution has intervals of about ±" in entry["otherwise"][0]

@@ -295,7 +295,9 @@ def test_numbers_with_decimal_commas_may_be_missing(
 ) -> None:
     file = tmp_path / "stays.csv"
     file.write_text("ward;pay\n" + "a;1.250,50\na;\na;749,50\nb;2.000,00\n" * 20)
-    words = f"--group ward --mean pay --bounds pay=0,5000 --grid pay=10000 --missing pay={choice}"
+    words = (
+        f"--group ward --mean pay --bounds pay=0,5000 --set grid=pay=10000 --missing pay={choice}"
+    )
     command_words = ["release", str(file), *words.split(), "--mu", "100000", "--seed", "1"]
     out = ["--out", str(tmp_path / "out"), "--quiet"]
     assert command([*command_words, "--read-as", "pay=1.234,5", *out]) == 0

@@ -527,8 +527,8 @@ def test_the_command_line_chooses_quantiles_by_state_beside_exact_counties(
         str(file),
         "--bounds",
         "score=0,100",
-        "--grid",
-        "score=1000",
+        "--set",
+        "grid=score=1000",
         "--nest",
         "state,county",
     ]
@@ -564,17 +564,17 @@ def test_the_command_line_chooses_quantiles_by_state_beside_exact_counties(
     for wrong, said in (
         (["--median", "score", "--mu", "1"], "(--group a)"),
         (
-            ["--group", "state", "--mean", "score", "--mu", "1", "--quantile-level", "0.9"],
+            ["--group", "state", "--mean", "score", "--mu", "1", "--set", "quantile_level=0.9"],
             "is for --median",
         ),
         (
-            ["--group", "state", "--median", "score", "--quantile-level", "2", "--mu", "1"],
+            ["--group", "state", "--median", "score", "--set", "quantile_level=2", "--mu", "1"],
             "between 0 and 1",
         ),
         (["--group", "state", "--mu", "1"], "--median"),
         (
-            ["--group", "state", "--median", "score", "--mechanism", "laplace", "--mu", "1"],
-            "leave --mechanism out",
+            ["--group", "state", "--median", "score", "--set", "mechanism=laplace", "--mu", "1"],
+            "leave --set mechanism=out",
         ),
     ):
         assert command([*shared, *wrong, "--out", str(tmp_path / "no")]) == 2

@@ -316,13 +316,13 @@ def test_strata_may_be_nested(
     for state, county, sex, ok in generator.integers(0, [2, 3, 2, 2], (200, 4)):
         rows.append(f"{state},{state}{county},{'fm'[sex]},{'ny'[ok]}")
     (tmp_path / "people.csv").write_text("\n".join(rows) + "\n")
-    words = ["test", str(tmp_path / "people.csv"), "--rows", "sex", "--columns", "ok"]
-    words += ["--epsilon", "1", "--seed", "1", "--format", "json"]
+    words = ["release", str(tmp_path / "people.csv"), "--epsilon", "1", "--seed", "1"]
+    words += ["--format", "json", "--force", "--out", str(tmp_path / "tested")]
     found = []
-    for asked in (["--strata", "county"], ["--strata", strata, "--nest", "state,county"]):
-        assert run([*words, *asked]) == 0
-        document = json.loads(capsys.readouterr().out)
-        found.append([document[key] for key in ("u", "p_value", "margins", "x11")])
+    for asked in (["county"], [strata, "--nest", "state,county"]):
+        assert run([*words, "--odds-ratio", f"sex,ok,{asked[0]}", *asked[1:]]) == 0
+        (document,) = json.loads(capsys.readouterr().out)["odds_ratios"]
+        found.append([document[key] for key in ("u", "p_value", "x11")])
     assert found[0] == found[1]
 
 

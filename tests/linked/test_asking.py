@@ -93,20 +93,20 @@ def test_a_release_in_one_call_takes_shares_and_errors():
         "units": homes,
         "link": "home",
         "protect": "member",
-        "most": 6,
+        "most_members": 6,
         "exact": ["units:zone"],
         "levels": {"sex": ["f", "m"]},
         "randomness": SeededRandomness(1),
     }
     tables = semidp.table("zone", "sex"), semidp.table("units:zone", "size")
-    release = semidp.release(persons, *tables, **chosen, rho=1, shares={"units:tables": 9})
+    release = semidp.release(persons, *tables, **chosen, rho=1, share={"units:tables": 9})
     assert release.plan.requests[0].unit_share == Fraction(9, 10)
     found = semidp.release(
         persons, semidp.table("zone", "sex", target_error=2), tables[1], **chosen
     )
     assert found["zone-sex"].standard_errors.max() <= 2
     with pytest.raises(InputError, match="units:tables do"):
-        semidp.release(persons, *tables, **chosen, rho=1, shares={"units": 9})
+        semidp.release(persons, *tables, **chosen, rho=1, share={"units": 9})
     with pytest.raises(InputError, match="target error"):
         semidp.release(
             persons, semidp.table("zone", "sex", target_error=2), tables[1], **chosen, rho=1
@@ -133,7 +133,7 @@ def test_the_command_takes_the_prefix(files, capsys):  # noqa: F811
     assert "the least for a standard error of 3 in units" in out
     plan = json.loads((files / "first" / "release.json").read_text())["plan"]
     assert "mu" in plan
-    code, out, err = command(f"{plain} --share units:tables=3 --rho 1 --out second", capsys)
+    code, out, err = command(f"{plain} --set share=units:tables=3 --rho 1 --out second", capsys)
     assert code == 0, err
     assert "25% of it for members" in out
     (files / "plan.json").write_text(
@@ -148,9 +148,9 @@ def test_the_command_takes_the_prefix(files, capsys):  # noqa: F811
     assert "3 in units by zone" in out
     assert "9 in zone" in out
     for said, more in {
-        "units:tables do": "--share unit=3 --rho 1",
+        "units:tables do": "--set share=unit=3 --rho 1",
         "no table that shares the budget": "--target-error units:zone=3",
-        "leave one of them out": "--target-error zone,sex,age=3 --share tables=2",
+        "keep one of them": "--target-error zone,sex,age=3 --set share=tables=2",
     }.items():
         code, _, err = command(f"{plain} {more} --out third", capsys)
         assert code == 2

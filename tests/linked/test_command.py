@@ -11,8 +11,8 @@ from semidp.cli import run
 from tests.linked.test_release import homes_and_persons
 
 ASKED = (
-    "--link home --protect member --most 6 --nest state,zone --table zone,sex,age --table"
-    " units:zone,size,type --derived type --exact units:zone --levels sex=f,m --levels"
+    "--link home --protect member --most-members 6 --nest state,zone --table zone,sex,age --table"
+    " units:zone,size,type --set derived=type --exact units:zone --levels sex=f,m --levels"
     " type=alone,family --bins age=0,18,65,120"
 )
 
@@ -55,7 +55,7 @@ def test_a_dry_run_protects_units(files, capsys, form):
 
 def test_a_dry_run_and_a_plan(files, capsys):
     code, out, err = command(
-        f"--units homes.csv {ASKED} --weight units:zone,size,type=2 --rho 1 --dry-run", capsys
+        f"--units homes.csv {ASKED} --set weight=units:zone,size,type=2 --rho 1 --dry-run", capsys
     )
     assert code == 0, err
     assert "units-zone-size-type: standard error" in out
@@ -74,11 +74,11 @@ def test_a_dry_run_and_a_plan(files, capsys):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (ASKED.replace("--link home ", ""), "need link"),
-        (ASKED.replace("--protect member ", ""), "need protect"),
-        (ASKED.replace("--most 6 ", ""), "need most"),
+        (ASKED.replace("--link home ", ""), "need --link"),
+        (ASKED.replace("--protect member ", ""), "need --protect"),
+        (ASKED.replace("--most-members 6 ", ""), "need --most-members"),
         (ASKED.replace("--protect member", "--protect home"), "a member or a unit"),
-        (f"{ASKED} --least 2", "0 or 1"),
+        (f"{ASKED} --set least=2", "0 or 1"),
         (f"{ASKED} --where age<3", "where"),
         (ASKED.replace("--table zone,sex,age", ""), "at least one table of members"),
         (f"{ASKED} --adjacency 3", "worst-case or exchange"),
@@ -96,4 +96,4 @@ def test_what_is_wrong_is_one_sentence(files, capsys, words, said):
 def test_units_have_options_of_their_own(files, capsys):
     code, _, err = command("--link home --table sex --levels sex=f,m --rho 1 --out release", capsys)
     assert code == 2
-    assert "give --units" in err
+    assert "works only with --units" in err

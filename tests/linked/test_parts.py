@@ -419,7 +419,7 @@ def test_a_command_releases_rehearses_and_shows(tmp_path, monkeypatch, capsys):
         "home",
         "--protect",
         "member",
-        "--most",
+        "--most-members",
         "4",
         "--nest",
         "state,county,tract",

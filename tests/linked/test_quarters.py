@@ -324,8 +324,8 @@ def test_the_command_takes_quarters(tmp_path, monkeypatch, capsys):
         lines = [",".join(columns), *(",".join(map(str, row)) for row in rows)]
         (tmp_path / f"{name}.csv").write_text("\n".join(lines) + "\n")
     words = (
-        "release persons.csv --units homes.csv --link home --protect member --least 0 --most 4"
-        " --quarters unittype=1,2 --table zone,unittype,sex --table units:zone,size --exact"
+        "release persons.csv --units homes.csv --link home --protect member --set least=0 --most-members 4"
+        " --set quarters=unittype=1,2 --table zone,unittype,sex --table units:zone,size --exact"
         " units:zone --levels sex=f,m --levels unittype=0,1,2 --rho 1 --out release"
     )
     assert run(shlex.split(words)) == 0, capsys.readouterr().err
@@ -333,7 +333,9 @@ def test_the_command_takes_quarters(tmp_path, monkeypatch, capsys):
     assert "none of them is of unittype 1, 2" in said
     assert "who live in no quarters in 2 of 2 places" in said
     assert (
-        run(shlex.split(words.replace("--least 0 ", "").replace("--out release", "--out other")))
+        run(
+            shlex.split(words.replace("--set least=0 ", "").replace("--out release", "--out other"))
+        )
         == 2
     )
     assert "declare least = 0" in capsys.readouterr().err

@@ -13,28 +13,28 @@ from semidp.promise.accounting.ledger import Ledger
 from semidp.promise.tradeoff.budget import Budget
 from tests.linked.test_release import homes_and_persons
 
-LINKED = "--units homes.csv --link home --protect member --most 6 --nest state,zone"
+LINKED = "--units homes.csv --link home --protect member --most-members 6 --nest state,zone"
 LEVELS = "--levels sex=f,m --bins age=0,18,65,120"
 TABLES = "--table zone,sex,age --table units:zone,size"
 GOOD = f"{LINKED} {TABLES} --exact units:zone {LEVELS}"
 UNIT = GOOD.replace("--protect member", "--protect unit")
-TYPED = f"{GOOD.replace('size', 'size,type')} --levels type=alone,family --derived type"
+TYPED = f"{GOOD.replace('size', 'size,type')} --levels type=alone,family --set derived=type"
 SPLIT = GOOD.replace(" --bins age=0,18,65,120", "").replace("zone,sex,age", "zone,sex")
 QUARTERS = (
-    f"{SPLIT.replace('zone,sex', 'zone,tenure,sex')} --levels tenure=own,rent --least 0 --quarters"
+    f"{SPLIT.replace('zone,sex', 'zone,tenure,sex')} --levels tenure=own,rent --set least=0 --quarters"
     " tenure=rent"
 )
 
 # what is asked for, by what is said
 ASKED = {
-    "need link": GOOD.replace("--link home ", ""),
-    "need protect": GOOD.replace("--protect member ", ""),
-    "need most": GOOD.replace("--most 6 ", ""),
+    "need --link": GOOD.replace("--link home ", ""),
+    "need --protect": GOOD.replace("--protect member ", ""),
+    "need --most-members": GOOD.replace("--most-members 6 ", ""),
     "a member or a unit, not 'home'": GOOD.replace("--protect member", "--protect home"),
-    "is 0 or 1": f"{GOOD} --least 2",
-    "between 1 and 100": GOOD.replace("--most 6", "--most 101"),
-    "lies between 1 and 100": GOOD.replace("--most 6", "--most 0"),
-    "give --units FILE": GOOD.replace("--units homes.csv ", "").replace("--most 6 ", ""),
+    "is 0 or 1": f"{GOOD} --set least=2",
+    "between 1 and 100": GOOD.replace("--most-members 6", "--most-members 101"),
+    "lies between 1 and 100": GOOD.replace("--most-members 6", "--most-members 0"),
+    "give --units FILE": GOOD.replace("--units homes.csv ", "").replace("--most-members 6 ", ""),
     "count, where and id": f"{GOOD} --where 'age < 3'",
     "count, where and id are not built": f"{GOOD} --count age",
     "where and id are not built": f"{GOOD} --id home",
@@ -64,50 +64,54 @@ ASKED = {
         f"{SPLIT} --table units:tenure,size --table tenure --exact units:tenure --exact state"
     ),
     "no promise about a whole unit": QUARTERS.replace("--protect member", "--protect unit"),
-    "declare least = 0 beside quarters": QUARTERS.replace("--least 0 ", ""),
+    "declare least = 0 beside quarters": QUARTERS.replace("--set least=0 ", ""),
     "in tables of members alone": QUARTERS.replace("units:zone,size", "units:zone,tenure,size"),
     "some table of members": (
         QUARTERS.replace("zone,tenure,sex", "zone,sex").replace("--levels tenure=own,rent ", "")
     ),
-    "no kind of quarters": QUARTERS.replace("--quarters tenure=rent", "--quarters tenure=castle"),
+    "no kind of quarters": QUARTERS.replace(
+        "--set quarters=tenure=rent", "--set quarters=tenure=castle"
+    ),
     "all levels of 'tenure' but one": QUARTERS.replace("tenure=own,rent ", "tenure=own,rent,none "),
-    "--quarters takes NAME=": QUARTERS.replace("--quarters tenure=rent", "--quarters tenure"),
+    "--set quarters=takes NAME=": QUARTERS.replace(
+        "--set quarters=tenure=rent", "--set quarters=tenure"
+    ),
     # names
     "there is no column 'colour'": GOOD.replace("units:zone,size", "units:zone,size,colour"),
     "members: there is no column 'house'": GOOD.replace("--link home", "--link house"),
     "members: there is no column 'type'": GOOD.replace("--link home", "--link type"),
     "units: there is no column 'age'": GOOD.replace("--link home", "--link age"),
-    "there is no column 'typ'": f"{TYPED.replace('--derived type', '--derived typ')}",
+    "there is no column 'typ'": f"{TYPED.replace('--set derived=type', '--set derived=typ')}",
     "are not public": TYPED.replace("--levels type=alone,family ", ""),
     "there is no file": GOOD.replace("homes.csv", "castles.csv"),
-    "only at a database address": GOOD.replace("--units homes.csv", "--units-from homes"),
+    "only at a database address": GOOD.replace("--units homes.csv", "--set units_from=homes"),
     "every number from the least to the most": f"{GOOD} --levels size=1,2,3,4,5+",
     # aggregates
-    "needs the levels": f"{GOOD} --aggregate 'old=max(age)'",
+    "needs the levels": f"{GOOD} --set 'aggregate=old=max(age)'",
     "aggregates nothing": (
-        f"{GOOD.replace('size', 'size,old')} --levels old=1 --aggregate 'old=age'"
+        f"{GOOD.replace('size', 'size,old')} --levels old=1 --set 'aggregate=old=age'"
     ),
-    "no order": f"{GOOD.replace('size', 'size,old')} --levels old=1 --aggregate 'old=first(age)'",
+    "no order": f"{GOOD.replace('size', 'size,old')} --levels old=1 --set 'aggregate=old=first(age)'",
     "beside the link": (
-        f"{GOOD.replace('size', 'size,old')} --levels old=1 --aggregate 'old=max(home)'"
+        f"{GOOD.replace('size', 'size,old')} --levels old=1 --set 'aggregate=old=max(home)'"
     ),
     "'old' has values not among": (
-        f"{GOOD.replace('size', 'size,old')} --levels old=1 --aggregate 'old=max(age)'"
+        f"{GOOD.replace('size', 'size,old')} --levels old=1 --set 'aggregate=old=max(age)'"
         " --read-as age=integer"
     ),
     "(--read-as age=integer, decimal or text)": (
-        f"{GOOD.replace('size', 'size,old')} --levels old=1 --aggregate 'old=max(age)'"
+        f"{GOOD.replace('size', 'size,old')} --levels old=1 --set 'aggregate=old=max(age)'"
     ),
     "there is no column 'agee'": (
-        f"{GOOD.replace('size', 'size,old')} --levels old=1 --aggregate 'old=max(age)'"
+        f"{GOOD.replace('size', 'size,old')} --levels old=1 --set 'aggregate=old=max(age)'"
         " --read-as agee=integer"
     ),
     "computed here": (
-        f"{GOOD.replace('size', 'size,type')} --levels type=1 --aggregate 'type=max(age)'"
+        f"{GOOD.replace('size', 'size,type')} --levels type=1 --set 'aggregate=type=max(age)'"
     ),
     # budgets
-    "units:tables do": f"{GOOD} --share homes=3",
-    "leave one of them out": f"{GOOD} --share tables=3 --target-error zone,sex,age=3",
+    "units:tables do": f"{GOOD} --set share=homes=3",
+    "keep one of them": f"{GOOD} --set share=tables=3 --target-error zone,sex,age=3",
     "no table that shares the budget": f"{GOOD} --target-error units:zone=3",
 }
 BUDGETS = {"leave one of them out": "", "no table that shares the budget": ""}

@@ -288,14 +288,14 @@ def test_nothing_is_claimed_under_other_totals_or_other_numbers():
         {"protect": "member"},
         {"least": 0},
         {"derived": ["type"]},
-        {"aggregates": {"kids": "count(*)"}},
+        {"aggregate": {"kids": "count(*)"}},
         {"quarters": {"tenure": ["rent"]}},
         {"top_code": {"size": 3}},
     ],
     ids=str,
 )
 def test_what_is_about_units_is_refused_without_them(told):
-    with pytest.raises(InputError, match="give units"):
+    with pytest.raises(InputError, match="works only with units="):
         semidp.release(
             {"sex": [*"ffm"]}, semidp.table("sex"), levels={"sex": ["f", "m"]}, rho=1, **told
         )

@@ -226,7 +226,7 @@ def test_the_command_reads_two_tables_of_a_database(tmp_path, monkeypatch, capsy
             data.members,
             "--from",
             "persons",
-            "--units-from",
+            "--set",
             "homes",
             "--link",
             "home",
@@ -234,7 +234,7 @@ def test_the_command_reads_two_tables_of_a_database(tmp_path, monkeypatch, capsy
         ),
         *(
             "member",
-            "--most",
+            "--most-members",
             "6",
             "--table",
             "zone,sex",
@@ -251,7 +251,7 @@ def test_the_command_reads_two_tables_of_a_database(tmp_path, monkeypatch, capsy
 
 def test_options_about_files_are_those_of_both_sources(files, capsys):  # noqa: F811
     asked = (
-        "--link home --protect member --most 6 --table zone,sex --table units:zone,size --exact"
+        "--link home --protect member --most-members 6 --table zone,sex --table units:zone,size --exact"
         " units:zone --levels sex=f,m --rho 1"
     )
     homes = (files / "homes.csv").read_text().replace("A1", "Köln")
@@ -259,12 +259,12 @@ def test_options_about_files_are_those_of_both_sources(files, capsys):  # noqa: 
     code, _, err = command(f"--units homes.csv {asked} --out first", capsys)
     assert code == 2
     assert "not UTF-8" in err
-    code, _, err = command(f"--units homes.csv {asked} --encoding latin-1 --out second", capsys)
+    code, _, err = command(f"--units homes.csv {asked} --set encoding=latin-1 --out second", capsys)
     assert code == 0, err
     assert "Köln" in (files / "second" / "units-zone-size.csv").read_text(encoding="utf-8")
     (files / "persons.csv").write_text("home,sex,age\n")
-    empty = f"--units homes.csv {asked} --least 0 --encoding latin-1"
-    assert "--allow-empty" in command(f"{empty} --out third", capsys)[2]
-    code, _, err = command(f"{empty} --allow-empty --out third", capsys)
+    empty = f"--units homes.csv {asked} --set least=0 --set encoding=latin-1"
+    assert "--set", "allow_empty=true" in command(f"{empty} --out third", capsys)[2]
+    code, _, err = command(f"{empty} --set allow_empty=true --out third", capsys)
     assert code == 2
     assert "there are no members" in err

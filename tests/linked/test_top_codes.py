@@ -203,7 +203,7 @@ def test_counts_that_do_not_follow_are_refused(releases, tmp_path):
 
 def test_a_command_and_a_plan_code_sizes(files, capsys):  # noqa: F811
     code, out, err = command(
-        f"--units homes.csv {ASKED} --top-code size=4 --rho 1 --out release", capsys
+        f"--units homes.csv {ASKED} --set top_code=size=4 --rho 1 --out release", capsys
     )
     assert code == 0, err
     assert "5 of 5 places, counted before sizes were coded as 4+" in out
@@ -234,12 +234,12 @@ def test_a_target_error_is_about_what_is_published():
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("--top-code size=0", "from 1 to 6, not 0"),
-        ("--top-code size=7", "from 1 to 6, not 7"),
-        ("--top-code size=2.5", "whole number"),
-        ("--top-code size=many", "top code"),
-        ("--top-code type=1", "about the size of units"),
-        ("--top-code size", "size=5"),
+        ("--set top_code=size=0", "from 1 to 6, not 0"),
+        ("--set top_code=size=7", "from 1 to 6, not 7"),
+        ("--set top_code=size=2.5", "whole number"),
+        ("--set top_code=size=many", "top code"),
+        ("--set top_code=type=1", "about the size of units"),
+        ("--set top_code=size", "size=5"),
     ],
 )
 def test_wrong_top_codes_are_refused(files, capsys, words, said):  # noqa: F811
@@ -255,11 +255,15 @@ def test_wrong_top_codes_are_refused(files, capsys, words, said):  # noqa: F811
 
 def test_top_codes_need_sizes_and_units(files, capsys):  # noqa: F811
     asked = ASKED.replace("units:zone,size,type", "units:zone,type")
-    code, _, err = command(f"--units homes.csv {asked} --top-code size=3 --rho 1 --out r", capsys)
+    code, _, err = command(
+        f"--units homes.csv {asked} --set top_code=size=3 --rho 1 --out r", capsys
+    )
     assert code == 2
     assert "none is asked for" in err
-    code, _, err = command("--table sex --levels sex=f,m --top-code size=3 --rho 1 --out r", capsys)
+    code, _, err = command(
+        "--table sex --levels sex=f,m --set top_code=size=3 --rho 1 --out r", capsys
+    )
     assert code == 2
-    assert "give --units FILE" in err
+    assert "works only with --units" in err
     with pytest.raises(InputError, match=r"give \[units\]"):
         Plan.from_json({"top_code": {"size": 3}})

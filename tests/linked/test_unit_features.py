@@ -195,16 +195,16 @@ def test_columns_are_found_in_any_capitals():
 
 def test_the_command_takes_aggregates(files, capsys):  # noqa: F811
     asked = (
-        "--units homes.csv --link home --protect member --most 6 --table zone,sex --table"
+        "--units homes.csv --link home --protect member --most-members 6 --table zone,sex --table"
         " units:zone,size,children --exact units:zone --levels sex=f,m --levels children=0,1,2,3,4"
         " --rho 1 "
     )
-    words = f"{asked} --aggregate 'children={COUNTED}' --out release"
+    words = f"{asked} --set 'aggregate=children={COUNTED}' --out release"
     code, _, err = command(words, capsys)
     assert code == 0, err
     plan = json.loads((files / "release" / "release.json").read_text())["plan"]
     assert plan["unit_feature"][0]["aggregate"] == COUNTED
-    code, _, err = command(f"{asked} --aggregate children --out other", capsys)
+    code, _, err = command(f"{asked} --set aggregate=children --out other", capsys)
     assert code == 2
     assert "NAME=" in err
 

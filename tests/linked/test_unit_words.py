@@ -21,7 +21,7 @@ from tests.linked.test_command import files  # noqa: F401
 from tests.linked.test_release import plan_of, released
 
 ASKED = (
-    "release persons.csv --units homes.csv --link home --protect unit --most 6 --table sex,tenure"
+    "release persons.csv --units homes.csv --link home --protect unit --most-members 6 --table sex,tenure"
     " --table units:state,size,tenure --exact units:state --levels sex=f,m --levels"
     " tenure=own,rent --mu 1"
 )

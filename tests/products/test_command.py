@@ -51,7 +51,7 @@ def errors(text: str) -> dict[str, dict[str, float]]:
 
 def test_a_weight_of_4_about_halves_the_variance_of_a_table(said):
     even = errors(said(*TWO, "--mu", 1, *DRY))
-    heavy = errors(said(*TWO, "--mu", 1, "--weight", "region,age=4", *DRY))
+    heavy = errors(said(*TWO, "--mu", 1, "--set", "weight=region,age=4", *DRY))
     share = (
         heavy["age-region"]["rms_standard_error"] / even["age-region"]["rms_standard_error"]
     ) ** 2
@@ -61,7 +61,7 @@ def test_a_weight_of_4_about_halves_the_variance_of_a_table(said):
 
 def test_the_largest_error_is_smaller_where_it_is_the_objective(said):
     total = errors(said(*TWO, "--mu", 1, *DRY))
-    largest = errors(said(*TWO, "--mu", 1, "--objective", "largest", *DRY))
+    largest = errors(said(*TWO, "--mu", 1, "--set", "objective=largest", *DRY))
     worst = [
         max(table["largest_standard_error"] for table in found.values())
         for found in (total, largest)
@@ -82,13 +82,15 @@ def test_how_the_budget_is_shared_with_other_statistics_is_stated_and_can_be_set
     assert "budget     0.5-zCDP for mean-pay" in text
     page = (tmp_path / "even" / "report.html").read_text()
     assert "0.5-zCDP for 2 tables together" in page
-    text = said(*both, "--rho", 1, "--share", "tables=3", "--dry-run")
+    text = said(*both, "--rho", 1, "--set", "share=tables=3", "--dry-run")
     assert "budget     0.75-zCDP for 2 tables together" in text
     assert "budget     0.25-zCDP for mean-pay" in text
-    text = said(*both, "--mu", 1, "--share", "mean-pay=1/3", "--share", "tables=1", "--dry-run")
+    text = said(
+        *both, "--mu", 1, "--set", "share=mean-pay=1/3", "--set", "share=tables=1", "--dry-run"
+    )
     assert "budget     μ = 0.866026 (Gaussian DP) for 2 tables together" in text
     assert "budget     μ = 0.5 (Gaussian DP) for mean-pay" in text
-    document = json.loads(said(*both, "--rho", 1, "--share", "tables=3", *DRY))
+    document = json.loads(said(*both, "--rho", 1, "--set", "share=tables=3", *DRY))
     assert document["products"][0]["budget"]["rho"] == 0.75
     assert document["groups"][0]["budget"]["rho"] == 0.25
     assert document["budget"]["rho"] == 1
@@ -105,28 +107,37 @@ def test_pure_epsilon_is_table_by_table_and_says_so(said, tmp_path):
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        ((*TWO, "--mu", 1, "--mechanism", "gaussian"), "leave the mechanism out"),
+        ((*TWO, "--mu", 1, "--set", "mechanism=gaussian"), "leave the mechanism out"),
         (
-            (*TWO, "--mu", 1, "--weight", "sex,region=2"),
+            (*TWO, "--mu", 1, "--set", "weight=sex,region=2"),
             "no table that shares the budget has these features",
         ),
-        ((*TWO, "--mu", 1, "--weight", "sex,age=0"), "above 0"),
-        ((*TWO, "--mu", 1, "--weight", "sex,age=2", "--weight", "age,sex=2"), "given twice"),
-        ((*TWO, "--epsilon", 1, "--weight", "sex,age=2"), "a weight is for tables that share one"),
+        ((*TWO, "--mu", 1, "--set", "weight=sex,age=0"), "above 0"),
         (
-            ("--table", "sex,age", "--mu", 1, "--weight", "sex,age=2"),
+            (*TWO, "--mu", 1, "--set", "weight=sex,age=2", "--set", "weight=age,sex=2"),
+            "given twice",
+        ),
+        (
+            (*TWO, "--epsilon", 1, "--set", "weight=sex,age=2"),
             "a weight is for tables that share one",
         ),
         (
-            ("--table", "sex,age", "--mu", 1, "--objective", "largest"),
-            "--objective is for several tables",
+            ("--table", "sex,age", "--mu", 1, "--set", "weight=sex,age=2"),
+            "a weight is for tables that share one",
         ),
-        ((*TWO, "--epsilon", 1, "--objective", "largest"), "an objective is for several tables"),
-        ((*TWO, "--mu", 1, "--objective", "least"), "must be one of total, largest"),
-        ((*TWO, "--mu", 1, "--share", "tables=2"), "tables has all of it here"),
-        ((*TWO, "--mu", 1, "--share", "mean-pay=2"), "tables has all of it here"),
-        ((*TWO, "--target-error", "sex,age=5", "--objective", "largest"), "finds one"),
-        ((*MEAN, "--mu", 1, "--fit", "none"), "--fit is for tables"),
+        (
+            ("--table", "sex,age", "--mu", 1, "--set", "objective=largest"),
+            "--set objective=… is for several tables",
+        ),
+        (
+            (*TWO, "--epsilon", 1, "--set", "objective=largest"),
+            "an objective is for several tables",
+        ),
+        ((*TWO, "--mu", 1, "--set", "objective=least"), "must be one of total, largest"),
+        ((*TWO, "--mu", 1, "--set", "share=tables=2"), "tables has all of it here"),
+        ((*TWO, "--mu", 1, "--set", "share=mean-pay=2"), "tables has all of it here"),
+        ((*TWO, "--target-error", "sex,age=5", "--set", "objective=largest"), "keep one of them"),
+        ((*MEAN, "--mu", 1, "--set", "fit=none"), "--set fit=… works only with --table"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(said, tmp_path, words, reason):
@@ -144,6 +155,10 @@ def test_a_plan_stands_for_itself(said, tmp_path, capsys):
     alone = ["release", str(file), "--plan", str(plan), "--mu", "1", "--dry-run", "--quiet"]
     assert semidp(alone) == 0
     assert "age-region: standard error" in capsys.readouterr().out
-    for words in (("--weight", "sex,age=2"), ("--objective", "largest"), ("--share", "tables=2")):
+    for words in (
+        ("--set", "weight=sex,age=2"),
+        ("--all-pairs", "sex,age"),
+        ("--set", "share=tables=2"),
+    ):
         assert semidp([*alone, *words]) == 2
         assert "--plan already says" in capsys.readouterr().err

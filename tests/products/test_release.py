@@ -393,7 +393,16 @@ def test_the_standard_error_of_every_table_is_known_before_anything_is_drawn(com
         (("--table", "sex,age", "--table", "age,sex", "--mu", "1"), "asked for twice"),
         (("--table", "sex,age", "--all-pairs", "sex,age", "--mu", "1"), "asked for twice"),
         (
-            ("--table", "sex,age", "--table", "age,region", "--mu", "1", "--mechanism", "gaussian"),
+            (
+                "--table",
+                "sex,age",
+                "--table",
+                "age,region",
+                "--mu",
+                "1",
+                "--set",
+                "mechanism=gaussian",
+            ),
             "mechanism out",
         ),
     ],

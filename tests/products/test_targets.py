@@ -211,7 +211,7 @@ def test_the_command_finds_the_budget(file, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        (["--target-error", "sex,age=5", "--mu", "1"], "finds the budget"),
+        (["--target-error", "sex,age=5", "--mu", "1"], "cannot be given together"),
         (
             ["--target-error", "sex,region=5"],
             "no table that shares the budget has these features (sex,age)",
@@ -222,7 +222,10 @@ def test_the_command_finds_the_budget(file, tmp_path, capsys):
             "given twice for the table age,sex",
         ),
         (["--target-error", "sex,age=soon"], "--target-error"),
-        (["--target-error", "sex,age=5", "--mechanism", "laplace"], "cannot satisfy a gdp budget"),
+        (
+            ["--target-error", "sex,age=5", "--set", "mechanism=laplace"],
+            "cannot satisfy a gdp budget",
+        ),
     ],
 )
 def test_what_cannot_be_meant_is_refused_in_a_sentence(file, tmp_path, capsys, words, reason):

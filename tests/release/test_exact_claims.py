@@ -1,4 +1,4 @@
-"""`--claim exact`: only mechanisms whose claim holds for the numbers that are drawn, and what that
+"""`--set claim=exact`: only mechanisms whose claim holds for the numbers that are drawn, and what that
 costs.
 """
 
@@ -93,18 +93,28 @@ def test_the_dry_run_says_it_first(tmp_path, capfd, monkeypatch):
     ]
     assert semidp([*words, "--dry-run"]) == 0
     said = capfd.readouterr().out
-    assert "with --claim exact: laplace" in said
+    assert "with --set claim=exact: laplace" in said
     assert "ideal claim" in said
     assert semidp([*words, "--dry-run", "--format", "json"]) == 0
     (entry,) = json.loads(capfd.readouterr().out)["tables"]
     assert (entry["noise"]["claim"], entry["with_exact_claim"]["name"]) == ("ideal", "laplace")
     assert entry["with_exact_claim"]["expected_l2"] > entry["noise"]["expected_l2"]
-    assert semidp([*words, "--dry-run", "--claim", "exact"]) == 0
+    assert semidp([*words, "--dry-run", "--set", "claim=exact"]) == 0
     said = capfd.readouterr().out
-    assert "with --claim exact" not in said
+    assert "with --set claim=exact" not in said
     assert "laplace for sex by region" in said
     assert (
-        semidp([*words, "--claim", "exact", "--mechanism", "knorm", "--out", str(tmp_path / "out")])
+        semidp(
+            [
+                *words,
+                "--set",
+                "claim=exact",
+                "--set",
+                "mechanism=knorm",
+                "--out",
+                str(tmp_path / "out"),
+            ]
+        )
         == 2
     )
     assert "makes an ideal one" in capfd.readouterr().err

@@ -111,13 +111,13 @@ def test_one_list_is_several_margins_and_one_tuple_is_a_joint_one() -> None:
 
 def test_shares_divide_the_budget() -> None:
     mean = sd.mean("income", by="region", bounds=(0, 100), confidence=Confidence("0.9"))
-    done = released(sd.table("sex"), mean, levels={"sex": ["f", "m"]}, rho=1, shares={"tables": 3})
+    done = released(sd.table("sex"), mean, levels={"sex": ["f", "m"]}, rho=1, share={"tables": 3})
     assert [float(request.budget.rho) for request in done.plan.requests if request.budget] == [
         0.75,
         0.25,
     ]
     with pytest.raises(sd.InputError, match="tables, mean-income do"):
-        released(sd.table("sex"), mean, levels={"sex": ["f", "m"]}, rho=1, shares={"means": 3})
+        released(sd.table("sex"), mean, levels={"sex": ["f", "m"]}, rho=1, share={"means": 3})
 
 
 def test_a_missing_level_is_refused_in_the_sentence_of_the_command() -> None:

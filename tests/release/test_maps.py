@@ -161,7 +161,15 @@ def test_the_commands_take_a_map(
     ]
     assert (
         command(
-            [*words, "--out", str(tmp_path / "mapped"), "--map", str(map_file), "--map-key", "NAME"]
+            [
+                *words,
+                "--out",
+                str(tmp_path / "mapped"),
+                "--set",
+                f"map={map_file}",
+                "--set",
+                "map_key=NAME",
+            ]
         )
         == 0
     )
@@ -202,10 +210,10 @@ def test_the_commands_take_a_map(
             ["show", str(tmp_path / "plain"), "--map", str(map_file)],
             "--map FILE and --page HTML go together",
         ),
-        ([*words, "--out", "x", "--map-key", "NAME"], "--map-key names a property"),
-        ([*words, "--out", "x", "--map", str(file)], "holds no outlines of places"),
+        ([*words, "--out", "x", "--set", "map_key=NAME"], "works only with --set map="),
+        ([*words, "--out", "x", "--set", f"map={file}"], "holds no outlines of places"),
         (
-            [*words, "--out", "x", "--map", str(map_file), "--map-key", "nom"],
+            [*words, "--out", "x", "--set", f"map={map_file}", "--set", "map_key=nom"],
             "has the property 'nom'; they have NAME",
         ),
     ):

@@ -238,8 +238,8 @@ def test_commands_say_what_several_records_cost(tmp_path, capsys):
         "patient",
         "--most",
         "5",
-        "--records",
-        "stays",
+        "--set",
+        "records=stays",
         "--table",
         "ward,outcome",
     ]

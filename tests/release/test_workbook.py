@@ -342,14 +342,14 @@ def test_the_command_reads_and_writes_workbooks(
     words += [
         "--write",
         "xlsx",
-        "--title",
-        "Sexes",
-        "--note",
-        "One.",
-        "--round",
-        "5",
-        "--mark-below",
-        "9",
+        "--set",
+        "title=Sexes",
+        "--set",
+        "note=One.",
+        "--set",
+        "round_to=5",
+        "--set",
+        "mark_below=9",
     ]
     assert command([*words, "--out", str(tmp_path / "out"), "--quiet"]) == 0
     assert (tmp_path / "out" / WORKBOOK).exists()

@@ -323,7 +323,7 @@ def test_it_has_an_option_because_it_declares_a_field(
     ]
     assert command([*words, "--mu", "1", "--out", "made", "--seed", "4"]) == 0
     assert Release.load("made").plan == Plan.from_toml(PLAN_FILE)
-    both = [*words, "--table", "sex,size", "--share", "total-size=3", "--rho", "1", "--dry-run"]
+    both = [*words, "--table", "sex,size", "--set", "share=total-size=3", "--rho", "1", "--dry-run"]
     assert command(both) == 0
     assert "0.75-zCDP for total-size" in capsys.readouterr().out
     # Without the statistic the command does not know the option.

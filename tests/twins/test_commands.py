@@ -23,7 +23,7 @@ COMMANDS = {
     "exchange": (JOINT, "--table sex,ward,kind --exact sex,ward --adjacency exchange --rho 1/2"),
     "condition": (ONE, "--where \"kind IN ('p', 'q')\" --table ward,sex --exact ward --epsilon 1"),
     "products": (BOTH, "--table sex,ward --table ward,kind --exact sex --exact ward --rho 1"),
-    "median": (ONE, "--group ward --median y --bounds y=0,4 --grid y=4 --mu 1"),
+    "median": (ONE, "--group ward --median y --bounds y=0,4 --set grid=y=4 --mu 1"),
     "missing": (ONE, "--group ward --mean w --bounds w=0,4 --missing w=private --mu 1"),
     "refused outcome": (ONE, "--group ward --mean y --mu 1"),
     "refused missing": (ONE, "--group ward --mean w --bounds w=0,4 --mu 1"),

@@ -12,14 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from semidp.assess.attack import ERROR, Audit, Draws, Outputs, audit_mechanism, trained_on
-from semidp.assess.attacked_pairs import worst_pair
+from semidp.assess.attack import ERROR, Audit, Outputs, audit_mechanism, trained_on
 from semidp.assess.pairs import Pair
 from semidp.errors import InputError
 from semidp.promise.noise.randomness import Randomness
 from semidp.promise.progress import Progress, silent
 from semidp.promise.tradeoff.function import Tradeoff
-from semidp.publish.statistics.protocol.kinds import Attackable
 
 _FINE = 2.0**12  # steps of the grid in which real outputs are read, for each typical deviation
 _FEWEST = 2_000
@@ -116,24 +114,6 @@ def audit_function(
     one = [_numbers(function(first)) for _ in range(samples)]
     other = [_numbers(function(second)) for _ in range(samples)]
     return audit_samples(one, other, claim, error=error, randomness=randomness, progress=progress)
-
-
-def draws_of_test(result: Attackable) -> tuple[Draws, Pair]:
-    """Return how U of an odds-ratio test is drawn, and two values of x11 that adjacent datasets can
-    have.
-
-    >>> from semidp.publish.tested_table import odds_ratio_test
-    >>> from semidp.promise.noise.randomness import SeededRandomness
-    >>> from semidp.promise.schema.features import Feature
-    >>> from semidp.promise.schema.schema import Schema
-    >>> from semidp.promise.schema.counts import Table
-    >>> from semidp.promise.tradeoff.budget import Budget
-    >>> schema = Schema([Feature("sex", "fm"), Feature("ill", "ny")])
-    >>> draws, pair = draws_of_test(odds_ratio_test(Table(schema, [[9, 4], [3, 8]]), Budget.gdp(1)))
-    >>> pair.move, draws(pair.first, 3, SeededRandomness(1)).shape
-    (array([1]), (3, 1))
-    """
-    return result.measure_many, worst_pair(result.space)
 
 
 def _around(first: ArrayLike, second: ArrayLike) -> tuple[tuple[Outputs, Outputs], Pair]:

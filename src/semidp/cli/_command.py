@@ -4,15 +4,19 @@ take.
 
 import functools
 import inspect
+import shlex
 from collections.abc import Callable, Collection, Sequence
 from itertools import pairwise
 from typing import Annotated, Any, get_args, get_origin
 
 import typer
 from attrs import Attribute, fields_dict, has
+from typer.core import TyperCommand, TyperGroup
 
 from semidp.errors import InputError
 from semidp.promise.exact import is_unicode
+from semidp.publish.settings import list_settings
+from semidp.publish.statistics.setting import Panel, Shape
 
 
 def option(
@@ -22,9 +26,9 @@ def option(
     return typer.Option(default, *names, help=help, metavar=metavar, **limits)
 
 
-def flag(name: str, help: str, *short: str) -> Any:
+def flag(name: str, help: str, *short: str, **settings: Any) -> Any:
     """Declare an option that takes no value."""
-    return typer.Option(False, name, *short, help=help)
+    return typer.Option(False, name, *short, help=help, **settings)
 
 
 def argument(help: str, metavar: str, default: Any = ..., **settings: Any) -> Any:
@@ -47,17 +51,17 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
     """Let Typer see the options of each group that a command takes, in place of the group.
 
     A parameter that is annotated with ``Annotated[Group, ("a", "b")]`` takes these options of the
-    group alone. The options of a group with a class method `declared` may grow as statistics are
-    registered.
+    group alone. The options of a group with a class method `declare_options` may grow as statistics
+    are registered.
 
-    >>> from semidp.cli._options import Spending
+    >>> from semidp.cli._options import Options
     >>> @command
-    ... def ledger(*, file: str, spending: Annotated[Spending, ("rho", "mu")]) -> None:
-    ...     print(file, spending.rho, spending.mu, spending.epsilon)
+    ... def ledger(*, file: str, options: Annotated[Options, ("rho", "mu")]) -> None:
+    ...     print(file, options.given["rho"], options.given["mu"])
     >>> list(inspect.signature(ledger).parameters)
     ['file', 'rho', 'mu']
     >>> ledger(file="privacy.json", rho="1")
-    privacy.json 1 None None
+    privacy.json 1 None
     """
 
     def collect_options() -> tuple[dict[str, tuple[Any, Collection[str]]], list[inspect.Parameter]]:
@@ -75,7 +79,7 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
             if options is None:
                 shown.append(parameter)
                 continue
-            groups[parameter.name] = group, chosen[0] if chosen else tuple(options)
+            groups[parameter.name] = group, chosen[0] if chosen else _list_shown(group, options)
             for name in groups[parameter.name][1]:
                 default, kind = options[name]
                 shown.append(parameter.replace(name=name, default=default, annotation=kind))
@@ -117,6 +121,103 @@ def _list_options(group: Any) -> dict[str, tuple[Any, Any]] | None:
     }
 
 
+def _list_shown(group: Any, options: Collection[str]) -> Collection[str]:
+    """Return the options of a group that a command takes unless it names some."""
+    shown: Collection[str] = group.list_shown() if hasattr(group, "list_shown") else options
+    return tuple(shown)
+
+
+class PanelCommand(TyperCommand):
+    """A command whose help lists options under the questions that they answer."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write the arguments, and a section for each panel."""
+        panels: dict[str, list[tuple[str, str]]] = {"Arguments": []}
+        # The order of the questions, whatever the order of the options.
+        panels |= {str(panel): [] for panel in Panel}
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            if record is None:
+                continue
+            usual = "Arguments" if parameter.param_type_name == "argument" else "Options"
+            panel = getattr(parameter, "rich_help_panel", None) or usual
+            panels.setdefault(panel, []).append(record)
+        for name, records in panels.items():
+            if records:
+                with formatter.section(name):
+                    formatter.write_dl(records)
+
+
+class JobGroup(TyperGroup):
+    """Commands whose help lists them under the jobs that they do."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write a section for each job."""
+        jobs: dict[str, list[tuple[str, str]]] = {}
+        for name in self.list_commands(ctx):
+            command: Any = self.get_command(ctx, name)
+            records = jobs.setdefault(command.rich_help_panel or "Commands", [])
+            records.append((name, command.get_short_help_str(60)))
+        for job, records in jobs.items():
+            with formatter.section(job):
+                formatter.write_dl(records)
+
+
+_MOVED = {
+    "--resume": "semidp resume OUT",
+    "--discard": "semidp discard OUT",
+    "--swap": "semidp assess swap --rate RATE",
+    "--swap-over": "semidp assess swap --over A[,B]",
+    "--swap-by": "semidp assess swap --rule RULE",
+    "--match": "semidp assess swap --match A[,B]",
+    "--hold": "semidp assess swap --hold A[,B]",
+    "--ptable": "semidp assess cell-keys FILE",
+    "--cells": "semidp assess cell-keys FILE --cells N",
+    "--threshold": "semidp assess cell-keys FILE --threshold N",
+    "--event": "semidp assess opendp FILE",
+    "--noise-multiplier": "semidp assess opendp --noise-multiplier NUMBER",
+    "--sampling": "semidp assess opendp --sampling NUMBER",
+    "--steps": "semidp assess opendp --steps N",
+}
+"""Options of `semidp release` and `semidp guarantee` that have become commands."""
+
+
+def refuse_old_spellings(program: Any, arguments: Sequence[str]) -> None:
+    """Refuse an option that has moved, with its new spelling.
+
+    >>> from semidp.cli._program import _program
+    >>> refuse_old_spellings(_program(()), ["release", "people.csv", "--fit", "none"])
+    Traceback (most recent call last):
+    semidp.errors.InputError: --fit is a key of plan files now: write --set fit=none, or see
+    docs/plan.md
+    """
+    rows = list_settings()
+    moved = {row.option: row for row in rows.values() if row.panel is None}
+    moved["--round"] = rows["round_to"]
+    command = program
+    for word, following in pairwise([*arguments, ""]):
+        command = getattr(command, "commands", {}).get(word, command)
+        option, equals, assigned = word.partition("=")
+        if not option.startswith("--") or any(option in each.opts for each in command.params):
+            continue
+        is_setting = option in moved and command.name != "guarantee"
+        if option in _MOVED and command.name in ("release", "guarantee") and not is_setting:
+            raise InputError(f"{option} has moved: {_MOVED[option]}")
+        if command.name == "test" and option in [row.option for row in rows.values()]:
+            raise InputError(
+                f"semidp test asks a release and takes no {option}: the private test of data is"
+                " semidp release DATA --odds-ratio ROWS,COLUMNS[,STRATA]"
+            )
+        takes_settings = any("--set" in each.opts for each in command.params)
+        if takes_settings and option in moved:
+            row = moved[option]
+            value = "true" if row.shape is Shape.tick else assigned if equals else following
+            entry = shlex.quote(f"{row.name}={value}")
+            raise InputError(
+                f"{option} is a key of plan files now: write --set {entry}, or see docs/plan.md"
+            )
+
+
 def refuse_unreadable_words(arguments: Sequence[str]) -> None:
     """Refuse words that are no text, such as names of files in an old encoding.
 
@@ -136,9 +237,9 @@ def refuse_missing_values(program: Any, arguments: Sequence[str]) -> None:
     value.
 
     >>> from semidp.cli._program import _program
-    >>> refuse_missing_values(_program(()), ["release", "people.csv", "--title", "--quiet"])
+    >>> refuse_missing_values(_program(()), ["release", "people.csv", "--where", "--quiet"])
     Traceback (most recent call last):
-    semidp.errors.InputError: --title TEXT needs a value: '--quiet' follows it, which is an option
+    semidp.errors.InputError: --where SQL needs a value: '--quiet' follows it, which is an option
     >>> refuse_missing_values(_program(()), [])  # as a shell asks for completions
     """
     command = program

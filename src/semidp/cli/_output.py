@@ -25,13 +25,14 @@ import numpy as np
 import typer
 
 from semidp._version import __version__
-from semidp.errors import InputError, Occupied, SemidpError, name_options
+from semidp.errors import InputError, Occupied, SemidpError
 from semidp.promise.accounting.ledger import Ledger
 from semidp.promise.exact import number
 from semidp.promise.progress import Progress, silent
 from semidp.promise.spaces.adjacency import Adjacency
 from semidp.promise.tradeoff.function import Tradeoff
 from semidp.publish.pipeline import CHARGE_STANDS, charge_told
+from semidp.publish.settings import name_options
 from semidp.publish.sources.contract import mask_passwords
 
 _OPTION = "--log"
@@ -410,13 +411,13 @@ HINTS = {
     ),
     "repeated names": '--schema FILE with nest and names = "repeat" for {all}',
     "margin": "--exact {all}",
-    "adjacency": "--a N",
+    "adjacency": "--adjacency N",
     "bounds": "--bounds {first}=0,100",
-    "grid": "--grid {first}=100",
+    "grid": "--set grid={first}=100",
     "table": "--table a,b",
     "group": "--group a",
     "factors": "--on a,b",
-    "quantile level": "--quantile-level 0.95",
+    "quantile level": "--set quantile_level=0.95",
     "request": "--table a,b, --group a --mean b, or --regress b --on a",
     "from": "--from TABLE",
     "sheet": "--from SHEET",
@@ -425,15 +426,15 @@ HINTS = {
     ),
     "bins": "--bins {first}=,0,18, has no lower and no upper end",
     "null level": (
-        "--null-level {first}=unknown, beside --levels {first}=a,b or --bins {first}=0,18,65"
+        "--set null_level={first}=unknown, with --levels {first}=a,b or --bins {first}=0,18,65"
     ),
-    "empty": "--allow-empty",
+    "empty": "--set allow_empty=true",
     "present": (
         "--missing {first}=private, --missing {first}=exact, or "
         "--where '{first} IS NOT NULL'; the exact counts are then those of these records"
     ),
     "two levels": "--where, --bins or --levels",
-    "memory": "--partition, --table with fewer features or at a coarser depth, or --memory",
+    "memory": "--partition, --table with fewer features or at a coarser depth, or --set memory=8GB",
     "partition": "--nest state,county --partition state",
     "unfinished": "semidp resume {first} or semidp discard {first}",
     "ledger": "semidp ledger FILE --rho 1",
@@ -446,7 +447,7 @@ def append_hint(error: SemidpError) -> str:
     """Return the sentence of an error with the options that mend it.
 
     >>> append_hint(SemidpError("a(t) is not known: give a", needs="adjacency"))
-    'a(t) is not known: give a (--a N)'
+    'a(t) is not known: give a (--adjacency N)'
     """
     sentence, hint = name_options(error.message), HINTS.get(error.needs)
     if hint is None:

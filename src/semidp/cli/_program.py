@@ -15,13 +15,19 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any, NoReturn
 
 import typer
 
 from semidp._version import __version__
-from semidp.cli._command import refuse_missing_values, refuse_unreadable_words
+from semidp.cli._command import (
+    JobGroup,
+    PanelCommand,
+    refuse_missing_values,
+    refuse_old_spellings,
+    refuse_unreadable_words,
+)
 from semidp.cli._output import (
     append_hint,
     complain,
@@ -33,6 +39,7 @@ from semidp.cli._output import (
     silence_stdout,
 )
 from semidp.cli.analyze import analyze, compare
+from semidp.cli.assess import cell_keys, opendp, swap
 from semidp.cli.audit import audit
 from semidp.cli.census import ESTIMATE_EXAMPLES, census, estimate, reproduce
 from semidp.cli.disclosure import disclosure
@@ -43,9 +50,9 @@ from semidp.cli.ledger import ledger
 from semidp.cli.release import check, combine, demo, release, show
 from semidp.cli.resume import discard, resume
 from semidp.cli.synthesize import synthesize
-from semidp.cli.test import odds_ratio
+from semidp.cli.test import association
 from semidp.errors import SemidpError
-from semidp.publish.statistics.registry import chosen_fields
+from semidp.publish.statistics.registry import statistic_settings
 
 _NUMBERS = ("Input should be greater", "Input should be less", "Input should be a valid integer")
 """How Typer begins what it says of a number that is none, too small or too large."""
@@ -81,6 +88,7 @@ def _numbers(parameter: Any) -> str:
 
 app = typer.Typer(
     name="semidp",
+    cls=JobGroup,
     add_completion=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -108,11 +116,11 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def semidp(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print it.")
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
     # Taken out of the arguments before they are read, wherever it stands: here for the help alone.
     log: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Log what any command was asked and said.")
+        str | None, typer.Option(metavar="FILE", help="Add what was asked and said to this file.")
     ] = None,
 ) -> None:
     """Publish some statistics exactly and the rest with noise, with a guarantee that is honest
@@ -120,13 +128,22 @@ def semidp(
     """
 
 
+JOBS = {
+    "Plan": (analyze, explore, compare),
+    "Publish": (release, resume, discard, demo, ledger, combine, synthesize),
+    "Ask a release": (intervals, association, model),
+    "Check a promise": (show, check, audit, guarantee, disclosure),
+    "Studies": (census, reproduce),
+}
+"""What commands are for, in the order of the help; `assess` is a group of its own."""
+
 COMMANDS: dict[Callable[..., None], tuple[str, tuple[str, ...]]] = {
     analyze: (
-        "what publishing these totals exactly would mean",
+        "what publishing some totals exactly means",
         ("semidp analyze people.csv --table sex,region --exact sex --exact region",),
     ),
     release: (
-        "publish exact totals and a noisy table, with a report",
+        "publish tables and statistics, with a report",
         (
             (
                 "semidp release people.csv --table sex,region --exact sex --exact region"
@@ -136,10 +153,14 @@ COMMANDS: dict[Callable[..., None], tuple[str, tuple[str, ...]]] = {
                 "semidp release people.csv --group region --mean age --bounds age=0,100 --rho 0.5"
                 " --out means"
             ),
+            (
+                "semidp release people.csv --odds-ratio sex,smoker,region --epsilon 1"
+                " --out association"
+            ),
         ),
     ),
     resume: (
-        "finish a release that was killed or failed, at no further cost",
+        "finish a release that was killed or failed",
         ("semidp resume release",),
     ),
     discard: (
@@ -162,13 +183,9 @@ COMMANDS: dict[Callable[..., None], tuple[str, tuple[str, ...]]] = {
         "plans side by side: errors and guarantees",
         ("semidp compare plan1.toml plan2.toml --data people.csv",),
     ),
-    odds_ratio: (
-        "a test of association: private in data, free in a release",
-        (
-            "semidp test people.csv --rows sex --columns smoker --epsilon 1",
-            "semidp test people.csv --rows sex --columns smoker --strata region --mu 1",
-            "semidp test release --rows sex --columns region",
-        ),
+    association: (
+        "whether two features of a release are associated",
+        ("semidp test release --rows sex --columns region",),
     ),
     intervals: (
         "intervals for what a release published",
@@ -178,22 +195,33 @@ COMMANDS: dict[Callable[..., None], tuple[str, tuple[str, ...]]] = {
         ),
     ),
     model: (
-        "a logistic or log-linear model of what a release published",
+        "a logistic or log-linear model of a released table",
         ('semidp model release "sex ~ region"',),
     ),
     guarantee: (
-        "what an existing release really guarantees",
+        "what a release with exact totals really guarantees",
         (
-            "semidp guarantee --rho 2.56 --a 2 --report-delta 1e-10",
+            "semidp guarantee --rho 2.56 --adjacency 2 --report-delta 1e-10",
             "semidp guarantee --epsilon 1 --delta 1e-6 --exact sex --levels sex=f,m",
             "semidp guarantee --epsilon 1 --totals sexes.csv --totals regions.csv",
-            "semidp guarantee --noise-multiplier 1.1 --sampling 0.01 --steps 500 --a 2",
             "semidp guarantee release --also-known smoker --levels smoker=y,n",
+        ),
+    ),
+    swap: (
+        "what swapping records guarantees",
+        ("semidp assess swap people.csv --rate 0.1 --match sex --over region --hold smoker",),
+    ),
+    cell_keys: (
+        "what cell keys publish about one person",
+        ("semidp assess cell-keys ptable.csv --cells 40",),
+    ),
+    opendp: (
+        "a release of OpenDP, dp-accounting or DP-SGD",
+        (
             (
-                "semidp guarantee --swap 0.1 --match sex --swap-over region --hold smoker --data"
-                " people.csv"
+                "semidp assess opendp --noise-multiplier 1.1 --sampling 0.01 --steps 500"
+                " --adjacency 2"
             ),
-            "semidp guarantee --ptable ptable.csv --cells 40",
         ),
     ),
     audit: (
@@ -201,20 +229,20 @@ COMMANDS: dict[Callable[..., None], tuple[str, tuple[str, ...]]] = {
         ("semidp audit release --samples 20000",),
     ),
     ledger: (
-        "open a ledger, or see what one has spent",
+        "one budget for all releases of the same data",
         ("semidp ledger privacy.json --rho 1", "semidp ledger privacy.json"),
     ),
     combine: (
-        "one estimate from several releases of the same records",
+        "one estimate from several releases",
         ("semidp combine release june --out both",),
     ),
     check: (
-        "whether its guarantee follows from the definitions",
+        "whether the guarantee follows from the definitions",
         ("semidp check release",),
     ),
-    show: ("what a release holds and guarantees", ("semidp show release",)),
+    show: ("what a release holds, computed again", ("semidp show release",)),
     synthesize: (
-        "records with the exact totals of a release, near its tables",
+        "records that fit a release",
         (
             "semidp synthesize release --out synthetic.csv",
             "semidp synthesize release --out several.csv --files 5",
@@ -228,9 +256,14 @@ COMMANDS: dict[Callable[..., None], tuple[str, tuple[str, ...]]] = {
         "the paper's figures, as published and corrected",
         ("semidp reproduce adjacency census --out studies",),
     ),
-    demo: ("a full release of an embedded real table", ("semidp demo --out demo",)),
+    demo: ("a first release, of data in the package", ("semidp demo --out demo",)),
 }
 """Each command, what it answers, and examples for its help; the tests run them."""
+
+
+def _write_epilog(examples: Sequence[str]) -> str:
+    # A paragraph that starts with \b keeps its lines, so that an example can be pasted.
+    return "\b\n" + "\n".join(("For example:", *(f"  {example}" for example in examples)))
 
 
 def _with_estimates() -> typer.Typer:
@@ -241,20 +274,34 @@ def _with_estimates() -> typer.Typer:
         rich_markup_mode=None,
         subcommand_metavar="[estimate FOLDER ...]",
     )
-    lines = ("For example:", *(f"  {example}" for example in ESTIMATE_EXAMPLES))
     answer = "estimates for any area from the noisy measurements"
-    group.command("estimate", short_help=answer, epilog="\b\n" + "\n".join(lines))(estimate)
+    epilog = _write_epilog(ESTIMATE_EXAMPLES)
+    group.command("estimate", short_help=answer, epilog=epilog)(estimate)
     return group
 
 
-for command, (answer, examples) in COMMANDS.items():
-    name = "test" if command is odds_ratio else None
-    # A paragraph that starts with \b keeps its lines, so that an example can be pasted.
-    epilog = "\b\n" + "\n".join(("For example:", *(f"  {example}" for example in examples)))
-    if command is census:
-        app.add_typer(_with_estimates(), name="census", short_help=answer, epilog=epilog)
-    else:
-        app.command(name, short_help=answer, epilog=epilog)(command)
+def _add_commands() -> None:
+    for job, commands in JOBS.items():
+        for command in commands:
+            answer, examples = COMMANDS[command]
+            named: dict[str, Any] = {"short_help": answer, "epilog": _write_epilog(examples)}
+            if command is census:
+                app.add_typer(_with_estimates(), name="census", rich_help_panel=job, **named)
+            else:
+                name = "test" if command is association else None
+                app.command(name, cls=PanelCommand, rich_help_panel=job, **named)(command)
+    assess = typer.Typer(
+        rich_markup_mode=None,
+        help="Say what swapping, cell keys or another tool guarantees, or gives away.",
+    )
+    for command in (swap, cell_keys, opendp):
+        answer, examples = COMMANDS[command]
+        assess.command(cls=PanelCommand, short_help=answer, epilog=_write_epilog(examples))(command)
+    answer = "what swapping, cell keys or another tool gives away"
+    app.add_typer(assess, name="assess", short_help=answer, rich_help_panel="Check a promise")
+
+
+_add_commands()
 
 
 def main() -> None:
@@ -372,7 +419,8 @@ def _run(arguments: list[str]) -> int:
     try:
         refuse_unreadable_words(arguments)
         arguments = run_log.open(arguments)
-        program = _program(tuple(chosen_fields()))
+        program = _program(tuple(statistic_settings()))
+        refuse_old_spellings(program, arguments)
         refuse_missing_values(program, arguments)
         result = program(args=arguments or ["--help"], prog_name="semidp", standalone_mode=False)
         if result == INTERRUPTED:  # Typer turns the interrupt into its exit code

@@ -209,7 +209,7 @@ def _exact_instead(mechanism: Mechanism, budget: Budget) -> str:
     exact = with_exact_claim(mechanism, budget)
     share = exact.expected_l2 / mechanism.expected_l2 - 1
     return (
-        f"with --claim exact: {exact.name}, expected distance of the whole table"
+        f"with --set claim=exact: {exact.name}, expected distance of the whole table"
         f" {exact.expected_l2:,.1f} ({share:.0%} more); {mechanism.name} noise makes an ideal"
         " claim, whose proof is for real numbers"
     )

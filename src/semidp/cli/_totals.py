@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from attrs import evolve
 
-from semidp.cli._options import Opening, read_text
+from semidp.cli._options import Options
 from semidp.errors import DataError, InputError
 from semidp.promise.guarantee import Scope
 from semidp.promise.schema.counts import Table
@@ -20,6 +20,7 @@ from semidp.promise.schema.features import Feature
 from semidp.promise.schema.schema import Schema
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.publish.plan import Plan
+from semidp.publish.plan_settings import read_text
 from semidp.publish.survey import any_totals, public_scope, survey
 
 COUNT = "count"
@@ -65,14 +66,14 @@ def choose_schema(space: Dataspace | None, declared: Plan) -> Schema | None:
 
 
 def build_scope(
-    plan: Plan, data: str | None, opening: Opening, totals: Sequence[Path], *, quiet: bool
+    plan: Plan, data: str | None, options: Options, totals: Sequence[Path]
 ) -> tuple[Scope, bool]:
     """Return the scope of a plan, and whether all its totals are known.
 
     It is read from the data; without them it follows from public totals and declared levels.
     """
     if data is not None:
-        with opening.source(plan, data) as source:
+        with options.source(plan, data) as source:
             return survey(plan, source)[0], True
     space = read_totals(totals, plan) if totals else None
     schema = choose_schema(space, plan)

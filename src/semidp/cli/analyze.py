@@ -33,7 +33,10 @@ from semidp.promise.tradeoff.budget import Budget
 from semidp.publish.half_widths import cell_errors
 from semidp.publish.pipeline import calibrate
 from semidp.publish.plan import Plan
+from semidp.publish.plan_settings import build_plan
 from semidp.publish.results.texts import errors_text
+from semidp.publish.statistics.registry import build_requests
+from semidp.publish.statistics.setting import Chosen
 
 DEFAULT = Budget.gdp(1)
 """The budget of a proposal where none is given."""
@@ -45,30 +48,28 @@ _NOTE = (
 )
 
 
-def features_named(
-    tables: Sequence[str], invariants: Sequence[str], declaring: o.Declaring
-) -> list[str]:
+def features_named(options: o.Options) -> list[str]:
     """Return the features that records shall have: those of --table, else all that are declared or
     exact.
     """
-    names: dict[str, None] = {}
-    for text in tables or invariants:
-        names.update(dict.fromkeys(o.split_names(text)))
-    if not tables:
-        names.update(dict.fromkeys(feature.name for feature in declaring.plan().features))
+    given = options.given
+    named = given["table"] or given["exact"]
+    names = dict.fromkeys(name for names in named for name in names)
+    if not given["table"]:
+        names.update(dict.fromkeys(feature.name for feature in options.describe().features))
     if len(names) < 2:
         raise InputError("say which features records shall have: --table class,sex,survived")
     return list(names)
 
 
-def pairs_planned(features: Sequence[str], base: Plan, invariants: Sequence[str]) -> Plan:
+def pairs_planned(features: Sequence[str], options: o.Options) -> Plan:
     """Return a plan that asks for all pairs of features."""
-    pairs = [",".join(pair) for pair in itertools.combinations(features, 2)]
-    return o.build_plan(o.tables_asked(base, pairs), invariants)
+    pairs = tuple(itertools.combinations(features, 2))
+    return build_plan(options.given, build_requests(Chosen({"table": pairs})))
 
 
 def print_proposal(
-    scope: Scope, counted: bool, features: Sequence[str], spending: o.Spending, printing: o.Printing
+    scope: Scope, counted: bool, features: Sequence[str], options: o.Options, printing: o.Printing
 ) -> None:
     """Propose tables and print them."""
     # Without counts nobody can say whether noise drowns a table.
@@ -76,7 +77,7 @@ def print_proposal(
         raise InputError(
             "a proposal weighs noise against counts: give DATA, or --totals for every exact total"
         )
-    budget = spending.budget()[0] if spending.is_given else DEFAULT
+    budget = options.budget() if options.spends else DEFAULT
     proposal = propose_tables(scope, features, budget)
     printing.warn(scope.warnings)
     if printing.json:
@@ -140,13 +141,11 @@ REFERENCE: tuple[Budget, ...] = (Budget.pure(1), Budget.gdp(1), Budget.zcdp("1/2
 def analyze(
     *,
     data: o.Text = o.OPTIONAL_DATA,
-    table: o.Texts = o.TABLE,
-    invariant: o.Texts = o.INVARIANT,
-    comparing: o.Comparing,
+    options: Annotated[
+        o.Options,
+        ("table", *o.EXACT, *o.BUDGET, *o.ADJACENCY, *o.FEATURES, *o.RECORDS, "set"),
+    ],
     totals: list[Path] | None = o.TOTALS,
-    declaring: o.Declaring,
-    opening: o.Opening,
-    spending: o.Spending,
     propose_tables: bool = flag(
         "--propose-tables",
         "Propose tables of the features of --table (or of all declared ones) that records need.",
@@ -160,33 +159,28 @@ def analyze(
     answers from declared levels and the public --totals; where those are not known either, for the
     worst totals that there may be.
     """
+    given = options.given
     if propose_tables:
-        features = features_named(table or (), invariant or (), declaring)
-        plan = pairs_planned(
-            features, o.build_base_plan(declaring, opening, comparing), invariant or ()
-        )
-        scope, counted = build_scope(plan, data, opening, totals or (), quiet=printing.quiet)
-        print_proposal(scope, counted, features, spending, printing)
+        features = features_named(options)
+        plan = pairs_planned(features, options)
+        scope, counted = build_scope(plan, data, options, totals or ())
+        print_proposal(scope, counted, features, options, printing)
         return
-    if not table:
+    features, *others = given["table"] or [()]
+    if not features:
         raise InputError("say which table to analyze: --table sex,region")
-    if len(table) > 1:
+    if others:
         raise InputError(
             "analyze looks at one --table; for several that share a budget use release with"
             " --dry-run"
         )
     if data is not None and totals:
         raise InputError("the totals are read from the data: give DATA or --totals, not both")
-    base = o.build_base_plan(declaring, opening, comparing)
-    plan = o.build_plan(o.tables_asked(base, table), invariant or ())
-    # Checked before the data are opened: a slip in a name should not cost a long read.
-    declaring.check_used(plan)
-    scope, invariants = build_scope(plan, data, opening, totals or (), quiet=printing.quiet)
-    budgets, target = REFERENCE, spending.target
-    if spending.is_given:
-        budget, target = spending.budget()
-        budgets = (budget,)
-    document = analysis(scope, plan.tables[0].features, budgets, target, invariants)
+    # Built before the data are opened: a slip in a name should not cost a long read.
+    plan = build_plan(given, build_requests(Chosen(given.choices())))
+    scope, invariants = build_scope(plan, data, options, totals or ())
+    budgets = (options.budget(),) if options.spends else REFERENCE
+    document = analysis(scope, plan.tables[0].features, budgets, options.report_delta, invariants)
     given_away = review_totals(scope.dataspace) if invariants else None
     document["disclosure"] = None if given_away is None else given_away.to_json()
     printing.warn(scope.warnings)
@@ -442,8 +436,7 @@ def compare(
         "DATA",
     ),
     totals: list[Path] | None = o.TOTALS,
-    opening: Annotated[o.Opening, o.FILES],
-    spending: Annotated[o.Spending, ("epsilon", "rho", "mu", "delta")],
+    options: Annotated[o.Options, ("from_table", *o.BUDGET, "set")],
     printing: o.Printing,
 ) -> None:
     """Put plans side by side: the error of every table, the guarantee, and what it would be said to
@@ -458,12 +451,13 @@ def compare(
     named: list[tuple[str, Outlook]] = []
     documents = []
     for path in plans:
-        plan = o.read_plan(path, "compare")
+        plan, held = o.read_plan_file(path, "compare", {})
         # A plan that states its budget keeps it: that is what is compared.
-        if spending.is_given and not all(request.budget for request in plan.requests):
-            plan = plan.with_budget(spending.budget()[0])
+        if options.spends and not all(request.budget for request in plan.requests):
+            plan = plan.with_budget(options.budget())
         with o.about_file(path):
-            scope, invariants = build_scope(plan, data, opening, totals or (), quiet=printing.quiet)
+            reading = options.with_held(held)
+            scope, invariants = build_scope(plan, data, reading, totals or ())
         printing.warn([f"{path}: {text}" for text in (*scope.warnings, *scope.disclosures)])
         with o.about_file(path):
             seen = forecast(calibrate(plan, scope))

@@ -5,7 +5,6 @@ The attack needs no confidential table: the pair it compares is built from the p
 """
 
 import importlib
-import json
 import os
 import re
 import sys
@@ -35,7 +34,7 @@ from semidp.assess.attacked_pairs import (
     claims_of_release,
     given_pairs,
 )
-from semidp.assess.foreign import audit_function, audit_samples, draws_of_test
+from semidp.assess.foreign import audit_function, audit_samples
 from semidp.assess.pairs import Pair, describe_difference
 from semidp.cli._command import argument, command, option
 from semidp.cli._output import (
@@ -46,8 +45,7 @@ from semidp.cli._output import (
     print_rows,
     progress_bar,
 )
-from semidp.cli._running import Linking
-from semidp.cli.guarantee import Stated
+from semidp.cli.guarantee import stated_curve
 from semidp.errors import InputError, Occupied
 from semidp.present.release import Release
 from semidp.promise.documents import from_json, read_document
@@ -59,10 +57,9 @@ from semidp.promise.progress import Progress
 from semidp.promise.spaces.adjacency import Adjacency
 from semidp.publish.pipeline import Prepared, prepare
 from semidp.publish.plan import Plan
+from semidp.publish.plan_settings import choose_randomness, open_data, read_text
 from semidp.publish.report_words import report_words
 from semidp.publish.results.columns import read_numbers
-from semidp.publish.statistics.protocol.kinds import Attackable
-from semidp.publish.statistics.registry import printed_result
 from semidp.publish.survey import public_scope
 
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
@@ -75,16 +72,14 @@ EXIT_CODES: dict[Verdict, int] = {"survives": 0, "convicted": 1, "inconclusive":
 def audit(
     *,
     what: o.Text = argument(
-        "A folder that `semidp release` wrote, a plan (TOML or JSON) with --data, what `semidp"
-        " test` printed with --format json, or module:function with --pair.",
+        "A folder that `semidp release` wrote, a plan (TOML or JSON) with --data, or"
+        " module:function with --pair.",
         "[PLAN-OR-RELEASE]",
         None,
     ),
     data: o.Text = option(
         "For a plan: the data, of which only the public totals are used.", "DATA"
     ),
-    units: o.Text = option("For a plan with units: the units that records belong to.", "FILE"),
-    units_from: o.Text = option("The table of units of the database.", "TABLE"),
     outputs: list[Path] | None = option(
         "A CSV or Parquet file of outputs, one a row; twice, for two adjacent datasets.", "FILE"
     ),
@@ -93,8 +88,7 @@ def audit(
         " attack on, for module:function what it takes.",
         "FILE",
     ),
-    stated: Stated,
-    opening: Annotated[o.Opening, o.FILES],
+    options: Annotated[o.Options, (*o.BUDGET, "from_table", "units", "units_from", "set")],
     adjacency: o.Text = option(
         "Attack on the pairs of another adjacency than is claimed: exchange, worst-case, definition"
         " or a number.",
@@ -132,22 +126,19 @@ def audit(
     """
     if out is not None and out.suffix != ".png":
         raise InputError(f"--out names a PNG picture such as audit.png, not {out.name}")
-    randomness = o.choose_randomness(seed)
+    randomness = choose_randomness(seed)
     with progress_bar(printing.quiet) as progress:
-        audited = _foreign(what, outputs or (), pair, stated, samples, randomness, progress)
+        audited = _foreign(what, outputs or (), pair, options, samples, randomness, progress)
     if isinstance(audited, Audit):
         if most is not None:
             raise InputError("--most is about plans and releases: leave it out here")
-        if data is not None or out is not None or units is not None or units_from is not None:
+        if data is not None or out is not None or options.given.has_units:
             raise InputError(
                 "--data, --units and --out are about plans and releases: leave them out here"
             )
         _report_foreign(audited, printing)
         return
-    linking = Linking(units=units, units_from=units_from)
-    subject = _subject(
-        audited, data, linking, opening, _Pairs(adjacency, most), quiet=printing.quiet
-    )
+    subject = _subject(audited, data, options, _Pairs(adjacency, most))
     claims = subject.claims
     pairs = [None] * len(claims) if pair is None else subject.build_pairs(_datasets(pair))
     pictures = _pictures(claims, out) if out is not None else {}
@@ -188,7 +179,7 @@ def _foreign(
     what: str | None,
     outputs: Sequence[Path],
     pair: Path | None,
-    stated: Stated,
+    options: o.Options,
     samples: int | None,
     randomness: Randomness,
     progress: Progress,
@@ -202,7 +193,7 @@ def _foreign(
             )
         first, second = (read_numbers(path)[:samples] for path in outputs)
         return audit_samples(
-            first, second, stated.curve(), randomness=randomness, progress=progress
+            first, second, stated_curve(options), randomness=randomness, progress=progress
         )
     if what is None:
         raise InputError(
@@ -213,7 +204,7 @@ def _foreign(
         if pair is None:
             raise InputError("a function is audited on two datasets: give them with --pair FILE")
         datasets = _datasets(pair)
-        claim = stated.curve()
+        claim = stated_curve(options)
         return audit_function(
             _function(what),
             *datasets,
@@ -223,33 +214,16 @@ def _foreign(
             progress=progress,
         )
     # A claim that is typed could be weaker than what the release promises, and would survive.
-    if stated != Stated():
+    if options.spends:
         raise InputError(
-            "a plan, a release or a test states its own claim: leave --epsilon, --rho and --mu out"
+            "a plan or a release states its own claim: leave --epsilon, --rho and --mu out"
         )
-    path = Path(what)
-    result = _read_result(path)
-    if result is None:
-        return path
-    if pair is not None:
-        raise InputError(
-            "a test is attacked on two values that its margins allow: leave --pair out"
-        )
-    draws, move = draws_of_test(result)
-    count = affordable_samples(draws, move, randomness) if samples is None else samples
-    return audit_mechanism(
-        draws,
-        move,
-        result.guarantee.tradeoff,
-        samples=count,
-        randomness=randomness,
-        progress=progress,
-    )
+    return Path(what)
 
 
 def _datasets(path: Path) -> tuple[Any, Any]:
     try:
-        datasets = from_json(o.read_text(path, "--pair"))
+        datasets = from_json(read_text(path, "--pair"))
     except ValueError:
         datasets = None
     if not isinstance(datasets, list) or len(datasets) != 2:
@@ -280,19 +254,6 @@ def _function(what: str) -> Callable[[Any], Any]:
             ) from None
 
     return call_function
-
-
-def _read_result(path: Path) -> Attackable | None:
-    """Return the result that a file holds as a command printed it, or None where it holds something
-    else.
-    """
-    if path.suffix != ".json" or not path.is_file():
-        return None
-    try:
-        document = json.loads(o.read_text(path, "the test"))
-    except ValueError:
-        return None
-    return printed_result(document) if isinstance(document, dict) else None
 
 
 def _report_foreign(found: Audit, printing: o.Printing) -> None:
@@ -393,16 +354,13 @@ class _Pairs:
 def _subject(
     what: Path,
     data: str | None,
-    linking: Linking,
-    opening: o.Opening,
+    options: o.Options,
     pairs: _Pairs,
-    *,
-    quiet: bool,
 ) -> _Subject:
     # A run that was killed while it replaced the folder may have left it under another name.
     recover(what)
     if what.is_dir():
-        if data is not None or opening.from_table is not None or linking.is_given:
+        if data is not None or options.given.has("from_table", "units", "units_from"):
             raise InputError(
                 "a release holds its public totals: leave --data, --from and --units out"
             )
@@ -411,17 +369,14 @@ def _subject(
         return _Subject(claims, release.plan, release.scope, pairs.find_adjacency(release))
     if not what.is_file():
         raise InputError(f"{what} is neither a release folder nor a plan file")
-    plan = o.read_plan(what, "the plan")
+    plan, held = o.read_plan_file(what, "the plan", {})
     # The pair to attack needs the totals, which a plan does not hold.
     if data is None:
         raise InputError(
             "a plan holds no totals: name the data with --data, of which only the public totals are"
             " used"
         )
-    linking.check_plan(plan)
-    both = linking.data(plan, data, opening)
-    opened = opening.source(plan, data) if both is None else both
-    with opened as source:
+    with open_data(options.with_held(held).given, plan, data) as source:
         prepared = prepare(plan, source)
         return _Subject(
             claims_of_plan(prepared), prepared.plan, prepared.scope, pairs.find_adjacency(prepared)

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
-from attrs import evolve
-
 import semidp.cli._options as o
 from semidp.assess.disclosure.findings import LISTED
 from semidp.assess.disclosure.program_bounds import Effort
@@ -31,8 +29,9 @@ from semidp.errors import InputError
 from semidp.present.disclosure_words import disclosure_rows, width_figure
 from semidp.promise.exact import nonnegative
 from semidp.promise.files import replace_file
-from semidp.publish.plan import Plan
+from semidp.publish.plan_settings import build_plan
 from semidp.publish.plots.style import png, svg
+from semidp.publish.statistics.setting import assign_values
 
 _SHOWN = 10  # statements of a printed answer
 
@@ -42,9 +41,6 @@ def disclosure(
     *,
     data: list[str] | None = argument(
         "Data, with --exact; or CSV files of published tables.", "[DATA | TABLE...]", None
-    ),
-    invariant: o.Texts = option(
-        "A margin published exactly; repeat it. It is read from DATA.", "A[,B]", "--exact"
     ),
     totals: list[Path] | None = o.TOTALS,
     cell: o.Texts = option("A cell to answer for; repeat it.", "ward=A,diagnosis=hiv"),
@@ -77,8 +73,9 @@ def disclosure(
     picture: Path | None = option(
         "Draw the widths of all bounds, certain cells marked (.png or .svg).", "FILE"
     ),
-    declaring: Annotated[o.Declaring, o.FEATURES],
-    opening: Annotated[o.Opening, ("count", "from_table", "where", "encoding")],
+    options: Annotated[
+        o.Options, ("exact", *o.FEATURES[:-1], "count", "from_table", "where", "set")
+    ],
     printing: o.Printing,
 ) -> None:
     """Say what exact numbers give away by themselves: who is alone in a cell, what a group has,
@@ -100,18 +97,18 @@ def disclosure(
     named = tuple(data or ())
     if picture is not None and picture.suffix not in (".png", ".svg"):
         raise InputError("--picture writes a .png or a .svg file")
-    if totals or invariant:
+    if totals or options.given["exact"]:
         if rules != ReadingRules():
             raise InputError(
                 "exact totals are neither rounded nor suppressed: leave these options out, or"
                 " give tables without --exact and --totals"
             )
-        counts = _read_exact(named, invariant or (), totals or (), declaring, opening)
+        counts = _read_exact(named, totals or (), options)
     elif named:
-        plan = declaring.plan()
+        plan = options.describe()
         if plan.nests:
             raise InputError("published tables need nested levels declared in --schema, not --nest")
-        files = [read_file(Path(name), opening.count) for name in named]
+        files = [read_file(Path(name), plan.count) for name in named]
         counts = read_counts(files, rules, total, plan.features, plan.structural_zeros)
     else:
         raise InputError(
@@ -119,7 +116,7 @@ def disclosure(
         )
     if known is not None:
         counts = counts.subtract(read_records(read_record_file(known), counts.schema))
-    asked = [o.assignments("--cell", text.split(","), "ward=A") for text in cell or ()]
+    asked = [assign_values("--cell", text.split(","), "--cell ward=A") for text in cell or ()]
     with progress_bar(printing.quiet) as progress:
         found = Disclosure(
             counts,
@@ -142,22 +139,18 @@ def disclosure(
 
 def _read_exact(
     named: Sequence[str],
-    invariants: Sequence[str],
     totals: Sequence[Path],
-    declaring: o.Declaring,
-    opening: o.Opening,
+    options: o.Options,
 ) -> PublishedCounts:
     """Return the exact totals: of files, or read from data."""
     if totals:
-        if named or invariants:
+        if named or options.given["exact"]:
             raise InputError("give --totals alone, or DATA with --exact")
-        return PublishedCounts.from_dataspace(read_total_files(totals, declaring.plan()))
+        return PublishedCounts.from_dataspace(read_total_files(totals, options.describe()))
     if len(named) != 1:
         raise InputError("--exact is read from one DATA: give one file, glob or address")
-    base = o.build_base_plan(declaring, opening, o.Comparing())
-    plan: Plan = evolve(base, invariants=tuple(o.split_names(text) for text in invariants))
-    declaring.check_used(plan)
-    with opening.source(plan, named[0]) as source:
+    plan = build_plan(options.given, ())
+    with options.source(plan, named[0]) as source:
         return PublishedCounts.from_dataspace(read_totals(plan, source))
 
 

@@ -11,7 +11,6 @@ from attrs import evolve
 import semidp.cli._options as o
 from semidp.cli._command import command, flag, option
 from semidp.cli._output import append_hint, charge_said, echo
-from semidp.cli._running import note_command
 from semidp.cli._totals import build_scope, choose_schema, read_totals
 from semidp.errors import InputError, SemidpError
 from semidp.present.release import Release
@@ -34,10 +33,8 @@ def explore(
     ),
     no_browser: bool = flag("--no-browser", "Only print the address; open no browser."),
     plan: Path | None = option("The plan to start with (TOML or JSON).", "FILE"),
-    declaring: Annotated[o.Declaring, o.FEATURES],
+    options: Annotated[o.Options, (*o.FEATURES[:-1], *o.RECORDS, "ledger", "set")],
     totals: list[Path] | None = o.TOTALS,
-    opening: o.Opening,
-    ledger: Path | None = o.LEDGER,
 ) -> None:
     """Open a page that shows what a plan would publish: its errors, its guarantee, what each choice
     costs.
@@ -52,24 +49,21 @@ def explore(
         raise InputError("the page needs Starlette and uvicorn: install semidp[explore]") from None
     if data is not None and totals:
         raise InputError("the totals are read from the data: give DATA or --totals, not both")
-    first = o.build_base_plan(declaring, opening, o.Comparing())
+    first = options.describe()
     if plan is not None:
         # Options beside a plan might contradict it, and the page shows only one of the two.
         if first != Plan():
             raise InputError(
                 "--plan already says how the data are read: leave the other options out"
             )
-        first = o.read_plan(plan, "--plan")
+        first, held = o.read_plan_file(plan, "--plan", {})
+        options = options.with_held(held)
         if first.units is not None:
             raise InputError(
                 "the page plans records of one kind: look at linked members and units with"
                 " semidp release --dry-run"
             )
-    desk = (
-        _without_data(first, totals or ())
-        if data is None
-        else _with_data(data, first, opening, ledger)
-    )
+    desk = _without_data(first, totals or ()) if data is None else _with_data(data, first, options)
     from semidp.present.explore.explorer_page import serve
 
     serve(desk, port, browser=not no_browser, announce=_announce)
@@ -83,33 +77,33 @@ def _announce(address: str) -> None:
     sys.stdout.flush()
 
 
-def _with_data(data: str, first: Plan, opening: o.Opening, ledger: Path | None) -> "PlanForecasts":
+def _with_data(data: str, first: Plan, options: o.Options) -> "PlanForecasts":
     from semidp.present.explore.plan_forecasts import PlanForecasts
+
+    ledger = options.given["ledger"]
 
     def carry_out(plan: Plan, folder: Path) -> Release:
         inputs = [
-            *local_paths(data, opening.from_table),
+            *local_paths(data, options.given["from_table"]),
             *([] if ledger is None else [str(ledger)]),
         ]
         # The page never replaces anything: a click is too little to lose a release.
         check_place(folder, force=False, ours=release_files, inputs=inputs)
         # A book for each release: what is told of a failure is what this book has charged.
         book = o.open_ledger(ledger, quiet=True)
-        noted = note_command(data, opening)
-        if ledger is not None:
-            noted["ledger"] = str(ledger.absolute())
-        options = RunOptions(ledger=book, out=folder, inputs=inputs, command=noted)
+        noted = o.note_command(data, options.given)
+        running = RunOptions(ledger=book, out=folder, inputs=inputs, command=noted)
         try:
-            with charge_said(book), opening.source(plan, data) as source:
-                return run_plan(Release, plan, source, options)
+            with charge_said(book), options.source(plan, data) as source:
+                return run_plan(Release, plan, source, running)
         except SemidpError as error:
             raise InputError(append_hint(error)) from None
 
-    with opening.source(first, data) as source:
+    with options.source(first, data) as source:
         columns = source.columns()
     return PlanForecasts(
         columns,
-        lambda plan: build_scope(plan, data, opening, (), quiet=True)[0],
+        lambda plan: build_scope(plan, data, options, ())[0],
         first,
         source=data,
         carry_out=carry_out,
@@ -130,6 +124,6 @@ def _without_data(first: Plan, totals: Sequence[Path]) -> "PlanForecasts":
         first = evolve(first, invariants=space.margins)
     return PlanForecasts(
         schema.names,
-        lambda plan: build_scope(plan, None, o.Opening(), totals, quiet=True)[0],
+        lambda plan: build_scope(plan, None, o.Options(), totals)[0],
         first,
     )

@@ -8,14 +8,11 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any
 
-from attrs import evolve, frozen
+from attrs import frozen
 
 import semidp.cli._options as o
-from semidp.assess.events import dp_sgd, event_from_json, event_tradeoff
-from semidp.assess.privacy_functions import PrivacyFunction
 from semidp.cli._command import argument, command, option, plain_defaults
 from semidp.cli._output import echo, grid, kind_and_a, print_json, print_rows
-from semidp.cli._perturbation import CellKeys, Swapping
 from semidp.cli._totals import choose_schema, read_totals
 from semidp.errors import AdjacencyUnknown, InputError, Refused
 from semidp.present.release import Release
@@ -23,7 +20,7 @@ from semidp.present.report.sentences import strength
 from semidp.promise.accounting.conversions import approximate_group, zcdp_epsilon_paper
 from semidp.promise.documents import from_json
 from semidp.promise.exact import count_noun, exact, format_rounded_up, plain
-from semidp.promise.guarantee import Guarantee, read_document
+from semidp.promise.guarantee import Guarantee
 from semidp.promise.schema.schema import Schema
 from semidp.promise.spaces.adjacency import (
     Adjacency,
@@ -41,9 +38,12 @@ from semidp.promise.tradeoff.function import Order, Tradeoff
 from semidp.promise.tradeoff.polygons import Approximate
 from semidp.promise.tradeoff.smooth import ZCDP, Gaussian
 from semidp.publish.plan import AdjacencyChoice, Plan, adjacency_from
+from semidp.publish.plan_settings import declare_features, read_margins, read_text
 from semidp.publish.report_words import report_words
+from semidp.publish.settings import Given
 from semidp.publish.side_information import change
 from semidp.publish.statistics.recheck_findings import no_stronger
+from semidp.publish.statistics.setting import split_names
 
 DEFAULT_TARGET = Fraction(1, 10**10)
 """The delta at which epsilon is reported, unless another is given or stated."""
@@ -56,104 +56,41 @@ CHANGES = {
 }
 
 
-@frozen(field_transformer=plain_defaults)
-class Stated:
-    """What a release states for one record."""
+KNOWN = (*o.EXACT, *o.ADJACENCY, "schema", "levels", "bins", "id", "most", "report_delta", "set")
+"""The options that say what is exact, and so how many records move together."""
 
-    rho: o.Text = option("The stated zero-concentrated rho.", "NUMBER")
-    mu: o.Text = option("The stated Gaussian mu.", "NUMBER")
-    epsilon: o.Text = option("The stated epsilon.", "NUMBER")
-    delta: o.Text = option(
-        "Beside --epsilon: the stated delta. Beside --rho or --mu: as --report-delta.", "NUMBER"
+
+def stated_curve(options: o.Options) -> Tradeoff:
+    """Return the curve of what is stated by --rho, --mu or --epsilon."""
+    given = options.given
+    if given["rho"] is not None:
+        return zcdp(exact(given["rho"], "--rho"))
+    if given["mu"] is not None:
+        return gaussian(exact(given["mu"], "--mu"))
+    if given["epsilon"] is None:
+        raise InputError("give what the release states: exactly one of --rho, --mu and --epsilon")
+    return approximate(
+        exact(given["epsilon"], "--epsilon"), exact(given["delta"] or "0", "--delta")
     )
-
-    @property
-    def is_given(self) -> bool:
-        """Whether some number was given that is not only a delta."""
-        return bool(self._claims)
-
-    @property
-    def _claims(self) -> list[str]:
-        """The numbers that are stated."""
-        return [number for number in (self.rho, self.mu, self.epsilon) if number is not None]
-
-    def curve(self) -> Tradeoff:
-        """Return the curve of what is stated by one of the options."""
-        # Two numbers would be two claims, and only one curve is grouped.
-        claims = self._claims
-        if len(claims) != 1:
-            raise InputError(
-                "give what the release states: exactly one of --rho, --mu and --epsilon"
-            )
-        if self.rho is not None:
-            return zcdp(exact(self.rho, "--rho"))
-        if self.mu is not None:
-            return gaussian(exact(self.mu, "--mu"))
-        epsilon = exact(claims[0], "--epsilon")
-        if self.delta is None:
-            return approximate(epsilon, 0)
-        return approximate(epsilon, exact(self.delta, "--delta"))
-
-
-@frozen(field_transformer=plain_defaults)
-class Training:
-    """What is stated by an event, or by the settings of DP-SGD."""
-
-    event: Path | None = option(
-        "A JSON file of a dp-accounting event or a privacy function.", "FILE"
-    )
-    noise_multiplier: o.Text = option("DP-SGD: the noise, in clipping norms.", "NUMBER")
-    sampling: o.Text = option("DP-SGD: how likely a record enters a batch.", "NUMBER")
-    steps: int | None = option("DP-SGD: the number of batches.", "N")
-    rows: int = option(
-        "With a privacy function: the most rows of one person.", "N", default=1, min=1
-    )
-
-    @property
-    def is_given(self) -> bool:
-        """Whether something was stated."""
-        stated = (self.event, self.noise_multiplier, self.sampling, self.steps)
-        return any(value is not None for value in stated)
-
-    def statement(self) -> "_Statement":
-        """Return what an event file, or the settings of DP-SGD, state."""
-        settings = (self.noise_multiplier, self.sampling, self.steps)
-        if self.event is not None and settings == (None, None, None):
-            return self._of_file(self.event)
-        multiplier, sampling, steps = settings
-        if self.event is not None or multiplier is None or sampling is None or steps is None:
-            raise InputError(
-                "DP-SGD is stated by --noise-multiplier, --sampling and --steps together, without"
-                " --event"
-            )
-
-        from dp_accounting import NeighboringRelation
-
-        noise = exact(multiplier, "--noise-multiplier")
-        rate = exact(sampling, "--sampling")
-        training = dp_sgd(float(noise), float(rate), steps)
-        # what Opacus and JAX-privacy report is about a record that is added or removed
-        reported = event_tradeoff(training, 1, NeighboringRelation.ADD_OR_REMOVE_ONE)
-        return _Statement(reported, lambda a: event_tradeoff(training, a))
-
-    def _of_file(self, file: Path) -> "_Statement":
-        """Return what a file of an event or of a privacy function states."""
-        document = read_document(file, "an event or a privacy function")
-        if "privacy_function" in document:
-            function = PrivacyFunction.from_json(document)
-            return _Statement(
-                function.evaluate(self.rows), lambda a: function.tradeoff(a, self.rows)
-            )
-        event = event_from_json(document)
-        return _Statement(event_tradeoff(event, 1), lambda a: event_tradeoff(event, a))
 
 
 @frozen
-class _Statement:
+class Statement:
     """What a release states for one record, and what that is for several that change together."""
 
     stated: Tradeoff
     under: Callable[[int], Tradeoff]
+
+
+@frozen(field_transformer=plain_defaults)
+class Exactness:
+    """What is known of the exact totals, besides settings."""
+
+    totals: list[Path] | None = o.TOTALS
+    analysis: Path | None = option(
+        "What `semidp analyze --format json` printed: how many records move together.", "FILE"
+    )
+    invariant_text: o.Text = option("What is published exactly, in words.", "TEXT")
 
 
 @command
@@ -163,112 +100,71 @@ def guarantee(
         "A folder that `semidp release` wrote, instead of numbers.", "[RELEASE]", None
     ),
     also_known: o.Texts = option(
-        "With a release: a margin that an attacker also knows exactly, with the values of --totals"
+        "With a release: counts that an attacker also knows exactly, with the values of --totals"
         " or any.",
         "A[,B]",
     ),
     without: o.Texts = option(
-        "With a release: a margin that it publishes, as though it did not.", "A[,B]"
+        "With a release: counts that it publishes, as if it did not.", "A[,B]"
     ),
-    stated: Stated,
-    training: Training,
-    report_delta: o.Text = o.REPORT_DELTA,
-    comparing: Annotated[o.Comparing, ("a", "adjacency")],
-    invariant: o.Texts = o.INVARIANT,
-    totals: list[Path] | None = o.TOTALS,
-    analysis: Path | None = option(
-        "What `semidp analyze --format json` printed: how many records.", "FILE"
-    ),
-    declaring: Annotated[o.Declaring, ("schema", "levels", "bins")],
-    invariant_text: o.Text = option("What is published exactly, in words.", "TEXT"),
-    swapping: Swapping,
-    opening: Annotated[o.Opening, ("count", "from_table", "where", "identity", "most", "called")],
-    cell_keys: CellKeys,
+    options: Annotated[o.Options, (*o.BUDGET, *KNOWN)],
+    exactness: Exactness,
     printing: o.Printing,
 ) -> None:
-    """Say what a release with exact statistics really guarantees, without its data.
+    """Say what a release with exact totals really guarantees, without its data.
 
-    How many records move together is given (--a), taken from an --analysis, or computed from what
-    is published exactly: from the --totals themselves, or for any totals of the margins that
-    --exact names with declared features.
+    Numbers of any tool: --rho, --mu or --epsilon say what it states for one record. How many
+    records move together is given (--adjacency N), taken from an --analysis, or computed from what
+    is exact: from the --totals themselves, or for any totals of what --exact names.
 
-    Of a RELEASE that semidp made, the guarantee is computed anew from its noise: under what an
-    attacker also knows (--also-known), without what it publishes (--without), or for other pairs of
-    datasets (--adjacency).
-
-    Swapping (--swap) and cell keys (--ptable) are put on the same ruler: what they guarantee, or,
-    where nothing is proved, what an attacker can at least do.
+    A RELEASE of semidp: the guarantee is computed anew from its noise, under what an attacker also
+    knows (--also-known), without what it publishes (--without), or for another --adjacency.
     """
-    if swapping.is_given or cell_keys.is_given:
-        stating = (release, also_known, without, report_delta, invariant, analysis, invariant_text)
-        beside = stated != Stated() or training != Training() or comparing != o.Comparing()
-        if beside or any(stating) or (swapping.is_given and cell_keys.is_given):
-            raise InputError(
-                "--swap and --ptable are each assessed alone: leave out what another release states"
-            )
-        if swapping.is_given:
-            swapping.report(totals or (), declaring.plan(), opening, printing)
-        elif totals or declaring != o.Declaring() or opening != o.Opening():
-            raise InputError("--ptable needs no totals, features or records: leave them out")
-        else:
-            cell_keys.report(printing)
+    given = options.given
+    if release is None:
+        if also_known or without:
+            raise InputError("--also-known and --without are about a release: give its folder")
+        # A stated curve can only be grouped.
+        curve = stated_curve(options)
+        report_statement(Statement(curve, curve.group), options, exactness, printing)
         return
-    protection = _protection(opening)
-    reads_records = evolve(opening, identity=None, most=None, called=None) != o.Opening()
-    if reads_records or (opening.identity and not opening.most):
+    if options.spends or given.has("exact") or exactness.invariant_text is not None:
         raise InputError(
-            "--count, --from, --where and --id are about records: give --swap RATE and --data with"
-            " them"
+            "a release states its own guarantee: give --also-known, --without or --adjacency with"
+            " it"
         )
-    target = o.resolve_report_delta(None if stated.epsilon else stated.delta, report_delta)
-    if release is not None:
-        if (
-            stated.is_given
-            or training.is_given
-            or invariant is not None
-            or invariant_text is not None
-        ):
-            raise InputError(
-                "a release states its own guarantee: give --also-known, --without or --adjacency"
-                " with it"
-            )
-        asked = None if comparing == o.Comparing() else comparing.reading()
-        exact = _Beside(also_known or (), without or (), totals or (), declaring.plan())
-        _under_release(release, exact, asked, opening, target, printing)
-        return
-    if also_known or without:
-        raise InputError("--also-known and --without are about a release: give its folder")
-    if training.is_given and stated.is_given:
-        raise InputError(
-            "give one statement: an event, the settings of DP-SGD, or one of --rho, --mu and"
-            " --epsilon"
-        )
-    # An event is accounted anew for `a` records; a stated curve can only be grouped.
-    if training.is_given:
-        claim = training.statement()
+    known = _Beside(
+        also_known or (), without or (), exactness.totals or (), declare_features(given)
+    )
+    _under_release(release, known, options, printing)
+
+
+def report_statement(
+    claim: Statement, options: o.Options, exactness: Exactness, printing: o.Printing
+) -> None:
+    """Print what is stated for one record, and what holds for the records that move together."""
+    given, totals = options.given, exactness.totals or ()
+    protection = _protection(given)
+    if given.has("id") and protection is None:
+        raise InputError("--id is about persons with several records: give --most with it")
+    margins = read_margins(given["exact"])
+    declared = declare_features(given)
+    if exactness.analysis is None:
+        scope = _scope(str(given["adjacency"]), margins, totals, declared, protection)
     else:
-        curve = stated.curve()
-        claim = _Statement(curve, curve.group)
-    margins = [Margin(*o.split_names(text)) for text in invariant or ()]
-    declared = declaring.plan()
-    if analysis is None:
-        scope = _scope(comparing.reading(), margins, totals or (), declared, protection)
-    else:
-        says_more = comparing != o.Comparing() or protection is not None or declared != Plan()
+        says_more = given.has("adjacency", "most") or declared != Plan()
         if says_more or margins or totals:
             raise InputError(
                 "--analysis already says what is exact and how many records move together: give it"
                 " alone"
             )
-        scope = _read_analysis(analysis)
+        scope = _read_analysis(exactness.analysis)
     records = scope.adjacency.a
     # For several records a stated delta grows; at the old one no epsilon may be left.
-    target = target or _grown(claim.stated, records) or DEFAULT_TARGET
-    space = (
-        Dataspace.from_description(invariant_text)
-        if invariant_text is not None
-        else scope.dataspace
-    )
+    target = _report_delta(given) or _grown(claim.stated, records) or DEFAULT_TARGET
+    space = scope.dataspace
+    if exactness.invariant_text is not None:
+        space = Dataspace.from_description(exactness.invariant_text)
     real = Guarantee(space, scope.adjacency, claim.under(records))
     as_stated = {
         "tradeoff": claim.stated.to_json(),
@@ -297,6 +193,10 @@ def guarantee(
         _print(document, claim.stated, real)
 
 
+def _report_delta(given: Given) -> Fraction | None:
+    return None if given["report_delta"] is None else o.read_delta(given["report_delta"])
+
+
 @frozen
 class _Together:
     """Which records move together, how that is known, and the datasets it is about."""
@@ -308,15 +208,11 @@ class _Together:
     other: Adjacency | None = None  # what the same grouped guarantee holds for besides
 
 
-def _protection(opening: o.Opening) -> Protection | None:
-    """Return whom a guarantee is about where a person may have several records."""
-    if opening.most is None:
-        if opening.called is not None:
-            raise InputError(
-                "--records says what the records of a person are called: give --most N with it"
-            )
+def _protection(given: Given) -> Protection | None:
+    """Return whom a guarantee is about if a person may have several records."""
+    if given["most"] is None:
         return None
-    return Protection(opening.identity or "person", opening.most, opening.called or "records")
+    return Protection(given["id"] or "person", given["most"], given["records"] or "records")
 
 
 def _scope(
@@ -336,8 +232,8 @@ def _scope(
     if protection is not None:
         if stated_a is not None:
             raise InputError(
-                "--a counts all records that move together, one person's among them: leave"
-                " --most out"
+                "--adjacency N counts all records that move together, one person's among them:"
+                " leave --most out"
             )
         if reading is AdjacencyChoice.definition:
             raise InputError(
@@ -408,7 +304,8 @@ def _without_totals(reading: AdjacencyChoice | int, protection: Protection | Non
         return _Together(Ball(protection.times, protection), "nothing else is exact", nothing)
     if not isinstance(reading, int):
         raise InputError(
-            "say how many records move together under the exact totals with --a N, or what is"
+            "say how many records move together under the exact totals with --adjacency N, or what"
+            " is"
             " exact: --totals FILE for each margin, or --exact A,B with --schema FILE"
         )
     return _Together(Ball(reading), "given", Dataspace.from_description("totals published exactly"))
@@ -418,7 +315,7 @@ def _read_analysis(path: Path) -> _Together:
     """Return how many records move together as ``semidp analyze --format json`` printed it."""
     wrong = InputError(f"{path} is not what `semidp analyze --format json` prints: write it again")
     try:
-        document = from_json(o.read_text(path, "--analysis"))
+        document = from_json(read_text(path, "--analysis"))
         written = document["adjacency"]
         kind = written["kind"]
         # Ball refuses what is no number of records; the file may come from anybody.
@@ -541,13 +438,13 @@ class _Beside:
 def _under_release(
     folder: Path,
     exact: _Beside,
-    adjacency: str | None,
-    opening: o.Opening,
-    target: Fraction | None,
+    options: o.Options,
     printing: o.Printing,
 ) -> None:
     """Print the guarantee of a release as it was made, and under the statistics that are named."""
-    also_known, without = exact.also_known, exact.without
+    also_known, without, given = exact.also_known, exact.without, options.given
+    most = given["most"]
+    adjacency = str(given["adjacency"]) if given.has("adjacency") else None
     release = Release.load(folder)
     release.refuse_combined("guarantees under other statistics")
     as_released = release.guarantee
@@ -561,19 +458,19 @@ def _under_release(
         )
     exact_totals = _join_totals(release.scope.dataspace, exact.totals, exact.declared)
     margins = _margins(release.scope.dataspace, exact_totals, also_known, without)
-    if opening.identity is not None or opening.called is not None:
+    if given.has("id", "records"):
         raise InputError("a release says whose its records are: give --most alone")
-    other_pairs = adjacency is not None or opening.most is not None
+    other_pairs = adjacency is not None or most is not None
     if release.plan.units is not None and not (also_known or without or other_pairs):
         # Nothing else is exact and the pairs are those of the release: what it states holds.
         restated = as_released
     else:
-        restated = release.under(margins, adjacency, exact_totals, opening.most)
-    delta = target or release.plan.report_delta
+        restated = release.under(margins, adjacency, exact_totals, most)
+    delta = _report_delta(given) or release.plan.report_delta
     order = change(restated.tradeoff, as_released.tradeoff, delta)
     warnings = _warnings(restated, exact_totals, margins, bool(release.plan.outcomes))
     asked = release.scope.protection
-    if opening.most is not None and asked is not None and opening.most < asked.most:
+    if most is not None and asked is not None and most < asked.most:
         warnings += (
             (
                 f"The release allows up to {count_noun(asked.most, 'record')} of a person: who has"
@@ -648,12 +545,12 @@ def _margins(
     is left out.
     """
     depths = [depth for feature in known.schema.features for depth in feature.names]
-    for name in [name for text in also_known for name in o.split_names(text)]:
+    for name in [name for text in also_known for name in split_names(text)]:
         if name not in depths:
             raise InputError(
                 f"the release has no feature {name!r}: give its --totals FILE, or its --levels"
             )
-    dropped = [Margin(*known.schema.complete_names(o.split_names(text))) for text in without]
+    dropped = [Margin(*known.schema.complete_names(split_names(text))) for text in without]
     for margin in dropped:
         # A margin that was never published cannot be taken back.
         if margin not in own.margins:
@@ -663,7 +560,7 @@ def _margins(
             )
     kept = [margin for margin in own.margins if margin not in dropped]
     told = [margin for margin in known.margins if margin not in own.margins]
-    named = [Margin(*o.split_names(text)) for text in also_known]
+    named = [Margin(*split_names(text)) for text in also_known]
     return [*kept, *told, *named]
 
 

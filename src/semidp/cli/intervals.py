@@ -22,6 +22,7 @@ from semidp.promise.exact import exact, plain
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.publish.rechecking.release_check import load_consistent
 from semidp.publish.results.texts import align_columns, end_texts, rounded_text
+from semidp.publish.statistics.setting import split_names
 
 
 @command
@@ -144,7 +145,7 @@ def intervals(
             cells[0],
             minus=cells[1] or {},
             among=cells[2] or {},
-            strata=o.split_names(strata),
+            strata=split_names(strata),
             level=confidence,
             table=table,
             draws=draws,

@@ -2,7 +2,7 @@
 
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
@@ -29,7 +29,7 @@ def ledger(
         "With --check: folders that `semidp release` wrote.", "[RELEASE]...", None
     ),
     check: bool = flag("--check", "Compare the charges with the releases that they were made for."),
-    spending: o.Spending,
+    options: Annotated[o.Options, (*o.BUDGET, "report_delta")],
     # nothing here to silence: --quiet is taken so that every command takes it
     printing: o.Printing,
 ) -> None:
@@ -38,16 +38,15 @@ def ledger(
     With --check, say of each release whether its charge, and all before it, are still there as they
     were made, for this guarantee and this noise alone: the exit code is 1 where one is not.
     """
-    target = spending.target
+    target = options.report_delta
     if check or releases:
-        if not (check and releases) or spending.is_given:
+        if not (check and releases) or options.spends:
             raise InputError("compare a ledger with releases: semidp ledger FILE --check RELEASE…")
         _compare(Ledger(file), releases, printing)
         return
-    if spending.is_given:
-        budget, target = spending.budget()
+    if options.spends:
         # A ledger opens by its budget alone: it never gets one by being charged.
-        book = Ledger.create(file, budget)
+        book = Ledger.create(file, options.budget())
         with in_place(f"the ledger {file}"):
             _print(book, printing, target)
     else:

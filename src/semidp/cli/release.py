@@ -2,6 +2,7 @@
 again, what the checker says of it, one release from several, a first look.
 """
 
+import os
 import shlex
 import subprocess
 import sys
@@ -17,7 +18,6 @@ from attrs import asdict, evolve
 import semidp.cli._options as o
 from semidp.cli._command import argument, command, option
 from semidp.cli._output import (
-    Format,
     charge_said,
     echo,
     grid,
@@ -30,14 +30,6 @@ from semidp.cli._output import (
     watch_folder,
 )
 from semidp.cli._rehearsal import found_budget, rehearse
-from semidp.cli._running import (
-    Linking,
-    Measuring,
-    Presenting,
-    Running,
-    note_command,
-    read_places,
-)
 from semidp.errors import InputError
 from semidp.present.disclosure_words import disclosure_notice
 from semidp.present.release import Release
@@ -47,15 +39,25 @@ from semidp.promise.documents import read_document
 from semidp.promise.files import check_place, replace_file
 from semidp.promise.progress import Progress
 from semidp.promise.spaces.linked import UNIT
-from semidp.publish.missing_outcomes import with_missing
 from semidp.publish.pipeline import RunOptions, run_plan
 from semidp.publish.plan import Plan
+from semidp.publish.plan_settings import (
+    build_plan,
+    build_run_options,
+    open_data,
+    password_of_environment,
+    read_places,
+    with_targets,
+)
 from semidp.publish.rechecking.release_check import Recheck, load_consistent, recheck
 from semidp.publish.release_files import REPORT, release_files
 from semidp.publish.resources import declared_needs, refuse_map
 from semidp.publish.results.place_maps import PlaceMap
+from semidp.publish.settings import DESCRIBING, SPENDING, Given
 from semidp.publish.signing import verify as verify_signature
 from semidp.publish.sources.opening import Source, local_paths
+from semidp.publish.statistics.registry import build_requests, statistic_settings
+from semidp.publish.statistics.setting import Chosen
 from semidp.publish.unfinished import is_unfinished
 
 _SHOWN_FIELDS = 4  # of those that are taken on trust, in print
@@ -67,132 +69,112 @@ DISAGREES = 1
 def release(
     *,
     data: str = o.DATA,
-    asking: o.Asking,
-    invariant: o.Texts = o.INVARIANT,
-    out: Path | None = option("The folder to write: it is made, whole or not at all."),
-    spending: o.Spending,
-    measuring: Measuring,
-    comparing: o.Comparing,
-    declaring: o.Declaring,
-    opening: o.Opening,
-    linking: Linking,
-    running: Running,
-    presenting: Presenting,
+    options: o.Options,
     printing: o.Printing,
 ) -> None:
-    """Publish a table with noise beside exact totals: a folder with the table, its guarantee and a
-    report.
+    """Publish tables and statistics with noise, next to totals that stay exact.
 
-    --force replaces a folder that holds a release (or nothing) and no other file. Once the folder
-    is in place the exit code is 0, even if stdout takes no more.
+    Writes a folder with the tables, the guarantee and a report. Options that are not listed here
+    are keys of a plan file (docs/plan.md), and --set KEY=VALUE gives any of them.
     """
-    plan = _load_plan(
-        invariant or (), asking, spending, measuring, comparing, declaring, opening, linking
-    )
-    declaring.check_used(plan)
-    running.check(out)
-    paths = (*local_paths(data, opening.from_table), *linking.paths(plan))
-    named = (*paths, measuring.plan, declaring.schema, running.ledger, running.sign)
-    inputs = [Path(item) for item in named if item is not None]
+    plan, given = _load_plan(options)
+    out = given["out"]
+    if out is None and not given["dry_run"]:
+        raise InputError(
+            "say where to write the release: --out FOLDER (or --dry-run to write nothing)"
+        )
+    inputs = _list_inputs(data, plan, given)
     # A place that cannot be written is refused before anything is read or charged.
-    if out is not None and not running.dry_run:
-        with naming_options(running.force):
-            check_place(out, force=running.force, ours=release_files, inputs=inputs)
-    options = running.options(out, inputs, presenting)
-    foreseen = declared_needs(plan, options.written_as)
+    if not given["dry_run"]:
+        with naming_options(given["force"]):
+            check_place(out, force=given["force"], ours=release_files, inputs=inputs)
+    running = replace(build_run_options(given, password=ask_password), ledger=None, inputs=inputs)
+    foreseen = declared_needs(plan, running.written_as)
     # Declared levels already say how large the tables are: refuse before the data are read.
-    if foreseen is not None and running.partition is None:
-        foreseen.refuse_memory(options.memory)
-    both = linking.data(plan, data, opening)
-    opened = opening.source(plan, data) if both is None else both
-    with progress_bar(printing.quiet) as progress, opened as source:
-        if running.dry_run:
-            rehearse(plan, source, options, running.partition, printing)
+    if foreseen is not None and given["partition"] is None:
+        foreseen.refuse_memory(running.memory)
+    with progress_bar(printing.quiet) as progress, open_data(given, plan, data) as source:
+        if given["dry_run"]:
+            rehearse(plan, source, running, given["partition"], printing)
             return
         # Opened after the dry run has left, which charges nothing.
-        book = o.open_ledger(running.ledger, printing.quiet)
-        command_facts = note_command(data, opening, running, linking)
-        options = replace(options, ledger=book, command=command_facts)
-        done, told = carry_out(plan, source, options, running.partition, printing, progress)
+        running = replace(
+            running,
+            ledger=o.open_ledger(given["ledger"], printing.quiet),
+            command=o.note_command(data, given),
+        )
+        done, told = carry_out(plan, source, running, given["partition"], printing, progress)
     # The release exists now: what goes wrong from here on is about printing alone.
     with in_place(f"the release {out}"):
         if printing.silent:
             mark_not_private(done)
             return
         print_rows(() if printing.json else found_budget(plan, done.plan))
-        print_release(done, printing, str(Path(out or "") / REPORT), told)
+        print_release(done, printing, str(out / REPORT), told)
 
 
-def _load_plan(
-    invariants: Sequence[str],
-    asking: o.Asking,
-    spending: o.Spending,
-    measuring: Measuring,
-    comparing: o.Comparing,
-    declaring: o.Declaring,
-    opening: o.Opening,
-    linking: Linking,
-) -> Plan:
-    """Return the plan of the file that --plan names, or else the one that the options ask for."""
-    # With units --most limits the members of a unit, not the records of a person.
-    reading = evolve(opening, most=None) if linking.is_given else opening
-    described = o.build_base_plan(declaring, reading, comparing)
-    measuring.check_beside(spending)
-    if measuring.plan is None:
-        asked = asking.add_requests(described).with_values_read()
-        base = with_missing(asked, o.assignments("--missing", measuring.missing))
-        # shares of linked tables are those of the two kinds
-        shares = None if linking.is_given else asking.share
-        plan = _build_plan(base, invariants, asking, spending, measuring, shares)
-        plan = linking.apply_to_plan(plan, opening.most, asking.share)
-    # A plan is published as it stands: options beside it would make it say something else.
-    elif any(
-        (
-            invariants,
-            comparing != o.Comparing(),
-            asking.is_given,
-            described != Plan(),
-            measuring.says_how,
-        )
-    ):
-        raise InputError(
-            "--plan already says what to release and how: beside it, give only a budget, --out,"
-            " --ledger and --seed"
-        )
-    else:
-        plan = _read(measuring.plan, spending, measuring.target_error)
-        linking.check_plan(plan)
-    return plan.with_values_read()
+def _list_inputs(data: str, plan: Plan, given: Given) -> list[Path]:
+    """Return the files that are still needed, which a folder that is replaced must not hold."""
+    units = given["units"] or (plan.units.source if plan.units is not None else None)
+    paths = [*local_paths(data, given["from_table"])]
+    paths += [] if units is None else local_paths(units, given["units_from"])
+    named = (given[name] for name in ("plan", "schema", "ledger", "sign"))
+    return [Path(item) for item in (*paths, *named) if item is not None]
 
 
-def _build_plan(
-    base: Plan,
-    invariants: Sequence[str],
-    asking: o.Asking,
-    spending: o.Spending,
-    measuring: Measuring,
-    shares: o.Texts,
-) -> Plan:
-    """Return the plan that the options ask for."""
-    if not base.requests:
+def _load_plan(options: o.Options) -> tuple[Plan, Given]:
+    """Return the plan of the file that --plan names, or else the one that the options describe; and
+    all settings.
+    """
+    given = options.given
+    if given["plan"] is not None:
+        return _read_plan(options)
+    requests = build_requests(Chosen(given.choices()))
+    if not requests:
         raise InputError(
             "say what to release: --table a,b, or --group a with --mean b (or --plan FILE)"
         )
-    if measuring.target_error and asking.divides:
-        raise InputError(
-            "--objective and --share divide a budget, and --target-error finds one: leave one of"
-            " them out"
-        )
-    budget, target = (None, spending.target) if measuring.target_error else spending.budget()
-    plan = o.build_plan(
-        base,
-        invariants,
-        budget=budget,
-        report_delta=target,
-        mechanism=measuring.mechanism,
-        shares=shares,
-    )
-    return evolve(o.with_targets(plan, measuring.target_error), claim=measuring.claim)
+    if not given.has("target_error"):
+        options.budget()
+    return build_plan(given, requests), given
+
+
+def _read_plan(options: o.Options) -> tuple[Plan, Given]:
+    """Return the plan of a file, with the budget or the errors that are given with it."""
+    given = options.given
+    own = {row.name: row for row in (*DESCRIBING, *SPENDING)}
+    own |= statistic_settings()
+    changes: dict[str, Any] = {}
+    for name in given:
+        if name not in own or name in ("units", *o.BUDGET, "target_error"):
+            continue
+        key = own[name].key or ""
+        if name == "report_delta":
+            changes[key] = given[name]
+            continue
+        # A plan is published as it stands: only who says so changes one of its keys.
+        if name not in options.assigned:
+            raise InputError(
+                f"--plan already says what to release and how: leave {own[name].option} out, or"
+                f" change the plan with --set {name}=…"
+            )
+        if not key.isidentifier():
+            entry = key or "the budgets"
+            raise InputError(
+                f"--plan already says what to release and how: change {entry} in the plan file"
+            )
+        changes[key] = given[name]
+    plan, held = o.read_plan_file(given["plan"], "--plan", changes)
+    given = Given({**held, **given})
+    if options.spends:
+        # A second budget would replace what the plan says, or be ignored: both are surprises.
+        if all(request.budget for request in plan.requests):
+            raise InputError(
+                "the plan gives every table its budget already: leave the budget out, here or there"
+            )
+        delta = options.report_delta or plan.report_delta
+        plan = evolve(plan.with_budget(options.budget()), report_delta=delta)
+    return with_targets(plan, given["target_error"]).with_values_read(), given
 
 
 def carry_out(
@@ -224,20 +206,15 @@ def carry_out(
 def show(
     *,
     folder: Path = o.RELEASE,
-    format: Format = o.FORMAT,
     verify: Path | None = option(
         "First verify the signature with this public key of minisign.", "KEY.pub"
     ),
-    map: Path | None = option(
-        "Outlines of places, GeoJSON or TopoJSON: draw results by place on --page.", "FILE"
-    ),
-    map_key: o.Text = option(
-        "The property of the outlines that names places; the best fit unless given.", "PROPERTY"
-    ),
+    map: Path | None = o.MAP,
+    map_key: o.Text = o.MAP_KEY,
     page: Path | None = option(
         "Write the report with these maps to this file, outside of the release.", "HTML"
     ),
-    quiet: bool = o.QUIET,
+    printing: o.Printing,
 ) -> None:
     """Print what a release holds and guarantees.
 
@@ -245,7 +222,6 @@ def show(
     something does not follow, that is said, and the exit code is 1. What nothing follows from is
     listed as taken on trust: a signature says whose word it is.
     """
-    printing = o.Printing(format, quiet)
     if verify is not None:
         # First: nothing of a folder that somebody has changed should be read, or printed.
         verify_signature(folder, verify)
@@ -256,7 +232,7 @@ def show(
         "taken_on_trust": [trust.to_json() for trust in rechecked.trusted],
         "verified": verify is not None,
     }
-    places = read_places(map, map_key)
+    places = read_places(Given({"map": map, "map_key": map_key}))
     _check_page(folder, page, places)
     if places is not None:
         refuse_map(places, done.plan, done.scope.dataspace)
@@ -367,21 +343,13 @@ def _unfinished_text(out: Path) -> str | None:
     )
 
 
-def _read(path: Path, spending: o.Spending, targets: o.Texts) -> Plan:
-    """Return the plan of a file, with the budget or the errors that are asked for beside it."""
-    plan_read = o.read_plan(path, "--plan")
-    if targets or not spending.is_given:
-        return evolve(
-            o.with_targets(plan_read, targets),
-            report_delta=spending.target or plan_read.report_delta,
-        )
-    # A second budget would replace what the plan says, or be ignored: both are surprises.
-    if all(request.budget for request in plan_read.requests):
-        raise InputError(
-            "the plan gives every table its budget already: leave the budget out, here or there"
-        )
-    budget, target = spending.budget()
-    return evolve(plan_read.with_budget(budget), report_delta=target or plan_read.report_delta)
+def ask_password() -> str:
+    """Return the password of a secret key, from the environment or the terminal."""
+    # A prompt that nobody sees would wait for ever.
+    if "SEMIDP_SIGN_PASSWORD" in os.environ or sys.stdin is None or not sys.stdin.isatty():
+        return password_of_environment()
+    # No option takes the password: other users see the words of a command, and logs keep them.
+    return str(typer.prompt("password of the secret key", hide_input=True, err=True))
 
 
 def mark_not_private(done: Release) -> None:

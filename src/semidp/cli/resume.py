@@ -2,19 +2,20 @@
 
 import contextlib
 import shlex
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import semidp.cli._options as o
 from semidp.cli._command import argument, command, option
 from semidp.cli._output import echo, in_place, print_json, progress_bar
-from semidp.cli._running import Linking, sign_with
-from semidp.cli.release import carry_out, print_release
+from semidp.cli.release import ask_password, carry_out, print_release
 from semidp.errors import InputError
 from semidp.promise.accounting.ledger import Ledger
-from semidp.publish.pipeline import RunOptions
 from semidp.publish.plan import Plan
+from semidp.publish.plan_settings import build_run_options, open_data
 from semidp.publish.release_files import REPORT
+from semidp.publish.settings import Given
 from semidp.publish.unfinished import Unfinished, discard_unfinished, is_unfinished
 
 OUT = argument("The folder that the release was to be written to.", "OUT")
@@ -47,15 +48,15 @@ def resume(
     if not isinstance(said, dict):
         raise InputError(f"the note of the unfinished {out} is damaged: discard it")
     book = o.open_ledger(_find_ledger(noted, said, ledger), printing.quiet)
-    options = RunOptions(
-        randomness=o.choose_randomness(said.get("seed")),
+    begun = Given({"seed": said.get("seed"), "sign": said.get("sign")})
+    options = replace(
+        build_run_options(begun, password=ask_password),
         ledger=book,
         out=out,
         force=noted.get("force") is True,
         jobs=said.get("jobs") or 1,
         resume=True,
     )
-    options = sign_with(options, said.get("sign"))
     with progress_bar(printing.quiet) as progress, _open_records(noted, said, data) as source:
         done, told = carry_out(None, source, options, None, printing, progress)
     with in_place(f"the release {out}"):
@@ -87,10 +88,8 @@ def _open_records(
             "not all of this release is measured: give its records again, after the folder"
         )
     plan = Plan.from_json(noted["asked"])
-    opening = o.Opening(**{name: said[name] for name in o.FILES if name in said})
-    linking = Linking(units=said.get("units"), units_from=said.get("units_from"))
-    both = linking.data(plan, data, opening)
-    return opening.source(plan, data) if both is None else both
+    begun = Given({name: said.get(name) for name in (*o.FILES, "units")})
+    return open_data(begun, plan, data)
 
 
 @command

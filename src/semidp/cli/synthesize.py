@@ -28,6 +28,7 @@ from semidp.inference.records.record_writing import save_linked_records, written
 from semidp.inference.records.synthetic import about_file, check_records, numbered_files
 from semidp.present.release import Release
 from semidp.promise.exact import count_noun
+from semidp.publish.plan_settings import choose_randomness
 from semidp.publish.rechecking.release_check import load_consistent
 
 _SHOWN = 6  # tables and pairs of features that are named in print
@@ -91,7 +92,7 @@ def synthesize(
                 about = done.save_records(
                     out,
                     force=force,
-                    randomness=o.choose_randomness(seed),
+                    randomness=choose_randomness(seed),
                     seconds=seconds,
                     files=files,
                     progress=progress,
@@ -138,7 +139,7 @@ def _write_linked(
     with naming_options(force):
         done = load_consistent(Release, folder)
         printing.warn((*done.scope.warnings, *done.scope.disclosures))
-        both = save_linked_records(done, paths, o.choose_randomness(seed), force=force)
+        both = save_linked_records(done, paths, choose_randomness(seed), force=force)
     with in_place(f"the files {paths[0]} and {paths[1]}"):
         if printing.silent:
             mark_not_private(done)

@@ -1,15 +1,10 @@
-"""``semidp test``: association, privately in data or at no cost in a release.
-
-Data: the semi-private test of the odds ratio of a 2×2 table, or common to strata. A release:
-independence in a table of any size, from what is published.
-"""
+"""``semidp test``: are two features of a release associated? At no cost in privacy."""
 
 import math
+import shlex
 from pathlib import Path
-from typing import Annotated
 
-import typer
-from attrs import evolve, frozen
+from attrs import frozen
 
 import semidp.cli._options as o
 from semidp.cli._command import argument, command, flag, option
@@ -24,201 +19,96 @@ from semidp.present.release import Release
 from semidp.promise.exact import check_level, exact, plain
 from semidp.promise.files import replace_file
 from semidp.promise.noise.randomness import SeededRandomness
-from semidp.promise.tradeoff.budget import Budget
-from semidp.publish.pipeline import RunOptions, run_plan
 from semidp.publish.plots.style import png
 from semidp.publish.rechecking.release_check import load_consistent
-from semidp.publish.report_words import report_words
-from semidp.publish.statistics.odds_ratio.measured_ratio import OddsRatioResult
-from semidp.publish.statistics.odds_ratio.published import test_rows
-from semidp.publish.statistics.odds_ratio.request import OddsRatioRequest
-from semidp.publish.statistics.odds_ratio.umpu import Alternative, Interval
-
-_NO_LEDGER = (
-    "No ledger was given: other releases of the same data are not accounted for, and together"
-    " protect less."
-)
-_NO_ID = "Each record is taken to be one person; give --id COLUMN to have that checked."
-_SEEDED = "The noise was drawn from a seed: this result is not private."
-_FOR_RELEASES = (
-    *("data", "rows", "columns", "strata", "alternative", "ordered", "scores", "pooled"),
-    *("draws", "table_name", "level", "seed", "format", "quiet"),
-)
-_FOR_PAIRS = (
-    "data",
-    "every_pair",
-    "fdr",
-    "plot",
-    "page",
-    "ordered",
-    "scores",
-    "draws",
-    "seed",
-    "format",
-    "quiet",
-)
-_EMPTY = "Every odds ratio is rejected: U lies far outside the counts that the margins allow."
+from semidp.publish.statistics.odds_ratio.umpu import Alternative
+from semidp.publish.statistics.setting import split_names
 
 
 @command
-def odds_ratio(
+def association(
     *,
-    context: typer.Context,
-    data: str = argument(
-        "The folder of a release; or data: a CSV or Parquet file, a glob, or a database address"
-        " with --from.",
-        "RELEASE|DATA",
-    ),
-    rows: o.Text = option("The feature of the rows; in data with two levels.", "FEATURE"),
-    columns: o.Text = option("The feature of the columns; in data with two levels.", "FEATURE"),
-    spending: o.Spending,
+    folder: str = argument("A folder that `semidp release` wrote.", "RELEASE"),
+    rows: o.Text = option("The feature of the rows.", "FEATURE"),
+    columns: o.Text = option("The feature of the columns.", "FEATURE"),
     strata: o.Text = option(
-        "Features within whose combinations the association is tested; the odds ratio is common to"
-        " all.",
+        "Test within the combinations of these features.",
         "A[,B]",
     ),
     alternative: Alternative = option(
-        "Look for an odds ratio other than 1 (two-sided), above 1 or below 1.",
+        "Look for an association in either direction (two-sided), or in one.",
         default=Alternative.TWO_SIDED,
     ),
-    level: str = option("The confidence level of the interval.", "NUMBER", default="0.95"),
-    invariant: o.Texts = option(
-        "A further margin that is public; --rows and --columns always are (within --strata).",
-        "A[,B]",
-        "--exact",
-        "--invariant",
-    ),
-    comparing: o.Comparing,
-    declaring: Annotated[o.Declaring, o.FEATURES],
-    opening: o.Opening,
-    ledger: Path | None = o.LEDGER,
-    ordered: o.Texts = option(
-        "In a release: rows or columns whose levels are ordered, so that a trend is looked for.",
-        "FEATURE",
-    ),
+    level: str = option("The confidence level of the odds ratio.", "NUMBER", default="0.95"),
+    ordered: o.Texts = option("A feature with ordered levels: look for a trend.", "FEATURE"),
     scores: o.Texts = option(
-        "In a release: the scores of an ordered feature's levels, in their order; 1, 2, 3 … unless"
-        " given.",
+        "The scores of an ordered feature's levels, in their order (default: 1, 2, 3 …).",
         "NAME=1,2,4",
     ),
-    pooled: bool = flag(
-        "--pooled", "In a release: look for one association that is common to all --strata."
-    ),
+    pooled: bool = flag("--pooled", "Look for one association that is common to all --strata."),
     every_pair: bool = flag(
-        "--every-pair", "In a release: test every pair of features instead of --rows and --columns."
+        "--every-pair", "Test every pair of features instead of --rows and --columns."
     ),
     fdr: o.Text = option(
-        "With --every-pair: the expected share of false discoveries among what is found: 0.05.",
+        "With --every-pair: the share of false discoveries among those found (default 0.05).",
         "NUMBER",
     ),
-    plot: Path | None = option("With --every-pair: a picture of all pairs, as PNG.", "FILE"),
+    plot: Path | None = option("With --every-pair: draw all pairs to this PNG file.", "FILE"),
     page: Path | None = option(
-        "Write the report of the release with the matrix of all pairs to this file.", "HTML"
+        "With --every-pair: write the report of the release with all pairs to this file.", "HTML"
     ),
-    draws: int | None = option("How many tables to simulate for a release: 9999.", "N"),
-    table_name: o.Text = option(
-        "Which table of a release, where several would do.", "TABLE", "--name"
-    ),
-    seed: int | None = o.SEED,
+    draws: int | None = option("How many tables to simulate (default 9999).", "N"),
+    table_name: o.Text = option("Which table, if several have these features.", "TABLE", "--name"),
+    seed: int | None = option("Repeat the same simulation.", "N"),
     printing: o.Printing,
 ) -> None:
-    """Test whether two features are associated, with both margins exact.
+    """Test whether two features of a release are associated. This costs no privacy.
 
-    RELEASE: at no cost in privacy, from the noisy counts and the known law of their noise; features
-    of any number of levels, independent given --strata; no budget. --pooled looks for one
-    association in all strata, --ordered for a trend: both find a weaker one of that kind. Two
-    levels by two also have an odds ratio, common to the strata if pooled, with an exact interval at
-    --level. DATA: a private test of an odds ratio, which spends a budget.
+    The test uses the noisy counts and the known law of their noise; features may have any number
+    of levels. --pooled and --ordered find a weaker association of their kind. Two levels by two
+    also have an odds ratio with an exact interval.
 
-    One-sided tests are the most powerful unbiased ones with their guarantee; the two-sided one is
-    unbiased. The odds ratio is x11 x22 / (x12 x21); level 1 is the first declared (or listed) level
-    of each feature. With --strata it is the exact Cochran-Mantel-Haenszel test, with both margins
-    exact in every stratum.
+    To test data privately, publish the test: `semidp release DATA --odds-ratio ROWS,COLUMNS`.
     """
+    if not (Path(folder) / "release.json").is_file():
+        _refuse_data(folder, rows, columns, strata)
     if every_pair:
-        o.only_these(context, _FOR_PAIRS)
-        _test_pairs(data, fdr, _parse_scores(ordered, scores), (plot, page), draws, seed, printing)
+        if rows or columns or strata or pooled or table_name:
+            raise InputError(
+                "--every-pair tests all features: leave --rows, --columns, --strata, --pooled and"
+                " --name out"
+            )
+        _test_pairs(
+            folder, fdr, _parse_scores(ordered, scores), (plot, page), draws, seed, printing
+        )
         return
     if fdr is not None or plot is not None or page is not None:
-        raise InputError("--fdr, --plot and --page are for --every-pair of a release")
+        raise InputError("--fdr, --plot and --page are for --every-pair")
     if rows is None or columns is None:
         raise InputError(
-            "name the two features: --rows FEATURE and --columns FEATURE, or --every-pair of a"
-            " release"
+            "name the two features: --rows FEATURE and --columns FEATURE, or --every-pair"
         )
-    within = o.split_names(strata) if strata else ()
+    within = split_names(strata) if strata else ()
     for name in {rows, columns} & {*within} | ({rows} & {columns}):
         raise InputError(
             f"--rows, --columns and --strata name {name!r} twice: name different features"
         )
-    # One argument for both: the folder itself says whether the question is free or spends a budget.
-    if (Path(data) / "release.json").is_file():
-        # Whoever gives a budget here expects something to be spent, and nothing is.
-        o.only_these(context, _FOR_RELEASES)
-        confidence = o.parse_real(level, "--level")
-        check_level(confidence, "--level")
-        question = _ReleaseTest(
-            rows, columns, within, _parse_scores(ordered, scores), pooled, alternative, confidence
-        )
-        _test_release(data, question, draws, table_name, seed, printing)
-        return
-    if draws is not None or table_name is not None:
-        raise InputError(
-            "--draws and --name are for the test of a release: leave them out for data"
-        )
-    if ordered or scores or pooled:
-        raise InputError(
-            "--ordered, --scores and --pooled are for the test of a release: leave them out for"
-            " data, where the odds ratio is common to all --strata"
-        )
-    # A slip in the name of a release looks like data, so that the message names both.
-    if spending.epsilon is None and spending.rho is None and spending.mu is None:
-        raise InputError(
-            "give the privacy budget: one of --epsilon, --rho and --mu; or the folder of a release,"
-            " whose release.json is not there"
-        )
-    budget, target = spending.budget()
     confidence = o.parse_real(level, "--level")
-    # Before the ledger is opened: a wrong level must not be found after the charge.
     check_level(confidence, "--level")
-    book = o.open_ledger(ledger, printing.quiet)
-    request = OddsRatioRequest(rows, columns, None, within, alternative, confidence)
-    base = evolve(o.build_base_plan(declaring, opening, comparing), requests=[request])
-    plan = o.build_plan(base, invariant or (), budget=budget, report_delta=target)
-    declaring.check_used(plan)
-    with opening.source(plan, data) as source:
-        label = f"odds ratio of {rows} and {columns}"
-        done = run_plan(
-            Release,
-            plan,
-            source,
-            RunOptions(randomness=o.choose_randomness(seed), ledger=book, label=label),
-        )
-    scope, result = done.scope, done.odds_ratios[0].analysis
-    interval = result.confidence_interval(confidence)
-    warnings = [
-        *scope.warnings,
-        *([] if result.private else [_SEEDED]),
-        *([_EMPTY] if interval.empty else []),
-    ]
-    # What was not recorded or not checked is part of the result, not a remark beside it.
-    notes = [*([] if book else [_NO_LEDGER]), *([] if opening.identity else [_NO_ID])]
-    if printing.json:
-        print_json(
-            {
-                **result.to_json(confidence),
-                "budget": budget.numbers(),
-                "report_delta": plan.report_delta,
-                "epsilon": result.guarantee.tradeoff.epsilon(plan.report_delta),
-                "most_powerful": result.most_powerful,
-                "unbiased": result.is_unbiased,
-                "warnings": [*warnings, *notes],
-            }
-        )
-    else:
-        # the only record of it: --quiet must not hide these
-        _print(result, interval, budget, [*warnings, *notes])
-    printing.warn(warnings)
+    question = _ReleaseTest(
+        rows, columns, within, _parse_scores(ordered, scores), pooled, alternative, confidence
+    )
+    _test_release(folder, question, draws, table_name, seed, printing)
+
+
+def _refuse_data(folder: str, rows: str | None, columns: str | None, strata: str | None) -> None:
+    """Answer a test of data with the command that publishes one."""
+    features = ",".join(filter(None, (rows or "ROWS", columns or "COLUMNS", strata)))
+    words = shlex.join(["semidp", "release", folder, "--odds-ratio", features])
+    raise InputError(
+        f"{folder} is not the folder of a release; to test data privately, publish the test:"
+        f" {words} --epsilon 1 --out FOLDER"
+    )
 
 
 @frozen
@@ -241,7 +131,7 @@ def _parse_scores(ordered: o.Texts, scores: o.Texts) -> dict[str, tuple[float, .
     {'age': None, 'dose': (0.0, 0.5, 4.0)}
     """
     features: dict[str, tuple[float, ...] | None] = dict.fromkeys(ordered or ())
-    for name, values in o.parse_lists("--scores", scores).items():
+    for name, values in o.parse_lists("--scores", scores, "dose=0,1,4").items():
         features[name] = tuple(o.parse_real(value, "--scores") for value in values)
     return features
 
@@ -450,14 +340,3 @@ def _describe_statistic(answer: Independence | Association) -> list[tuple[str, s
             )
         )
     return lines
-
-
-def _print(result: OddsRatioResult, interval: Interval, budget: Budget, notes: list[str]) -> None:
-    rows = [
-        *test_rows(result, interval),
-        ("budget", f"{budget}, adjacency {report_words(result.guarantee.adjacency).used}"),
-        *(("note", note) for note in notes),
-    ]
-    print_rows(rows)
-    echo()
-    echo(str(result.guarantee.explain()))

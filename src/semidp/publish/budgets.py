@@ -41,7 +41,6 @@ def divide_budget(
     plan: Plan,
     budget: Budget | None,
     shares: Mapping[str, Fraction] | None = None,
-    called: str = "shares",
 ) -> Plan:
     """Return a plan whose requests without a budget divide one: tables take one share together,
     others one each.
@@ -58,8 +57,6 @@ def divide_budget(
     shares
         The part of ``"tables"`` and of each other request by its name, in proportion; 1 each unless
         given.
-    called
-        What whoever gave the shares calls them.
 
     Examples
     --------
@@ -78,13 +75,13 @@ def divide_budget(
         if len(parts) < 2:
             all_of_it = ", ".join(parts)
             raise InputError(
-                f"{called} divides a budget, and {all_of_it} has all of it here: leave {called}"
+                f"⟨share⟩ divides a budget, and {all_of_it} has all of it here: leave it"
                 " out, or ask for more"
             )
         if name not in parts:
             meant = did_you_mean(name, list(parts))
             raise InputError(
-                f"{called} names {name!r}, which takes no part{meant}: {', '.join(parts)} do"
+                f"⟨share⟩ names {name!r}, which takes no part{meant}: {', '.join(parts)} do"
             )
         parts[name] = share
     whole = sum(parts.values())

@@ -46,7 +46,6 @@ def with_units(
     plan: Plan,
     units: LinkedUnits,
     shares: Mapping[str, Fraction] | None = None,
-    called: str = "shares",
     top_code: Mapping[str, Any] | None = None,
 ) -> Plan:
     """Return a plan about linked records, from one whose unit tables and unit totals have the
@@ -61,8 +60,6 @@ def with_units(
     shares
         The parts of the budget for ``"tables"`` (of members) and ``"units:tables"``; by need where
         there are none.
-    called
-        What whoever gave the shares calls them.
     top_code
         The size from which on units are published as one level: ``{"size": 5}``.
 
@@ -99,7 +96,7 @@ def with_units(
     ]
     exact = [Margin(*_bare(margin.names)) for margin in plan.invariants if _of_units(margin.names)]
     invariants = [margin for margin in plan.invariants if not _of_units(margin.names)]
-    share = _unit_share(shares or {}, called)
+    share = _unit_share(shares or {})
     budget = budgets[0] if budgets else None
     request = LinkedTablesRequest(members, of_units, budget, share, top_code)
     linked = evolve(units, exact=(*units.exact, *exact))
@@ -110,13 +107,13 @@ def with_units(
     return evolve(plan, requests=[request], invariants=invariants, units=linked, features=features)
 
 
-def _unit_share(shares: Mapping[str, Fraction], called: str) -> Fraction | None:
+def _unit_share(shares: Mapping[str, Fraction]) -> Fraction | None:
     """The part of the budget for tables of units; 1 each unless given, None where no share is."""
     parts = {MEMBER_SHARE: Fraction(1), UNIT_SHARE: Fraction(1)}
     for name, share in shares.items():
         if name not in parts:
             raise InputError(
-                f"{called} names {name!r}, which takes no part{did_you_mean(name, list(parts))}:"
+                f"⟨share⟩ names {name!r}, which takes no part{did_you_mean(name, list(parts))}:"
                 f" {', '.join(parts)} do"
             )
         parts[name] = share
@@ -158,18 +155,19 @@ def linked_units(
 
     >>> linked_units("household", None, None, 8)
     Traceback (most recent call last):
-    semidp.errors.InputError: linked units need protect: whom the promise is about, one member or a
-    whole unit
+    semidp.errors.InputError: linked files need protect=: whom the guarantee protects, one member or
+    a whole unit
     """
     if link is None:
-        raise InputError("linked units need link: the column that names the unit in both files")
+        raise InputError("linked files need ⟨link⟩: the column that names the unit in both files")
     if protect is None:
         raise InputError(
-            "linked units need protect: whom the promise is about, one member or a whole unit"
+            "linked files need ⟨protect⟩: whom the guarantee protects, one member or a whole unit"
         )
     if most is None:
         raise InputError(
-            "linked units need most: the largest number of members of a unit, which is public"
+            "linked files need ⟨most_members⟩: the largest number of members of a unit, which is"
+            " public"
         )
     return LinkedUnits(
         link,

@@ -3,16 +3,17 @@
 from typing import Any
 
 from semidp.promise.accounting.recorded_queries import QUERIES, RecordedQuery
-from semidp.publish.statistics.fields import Chosen, Field, Shape
 from semidp.publish.statistics.protocol.kinds import Kind
+from semidp.publish.statistics.setting import Chosen, Panel, Setting, Shape
 from tests.toy.level_totals.request import LevelTotalRequest
 from tests.toy.level_totals.space import recorded_total
 
-ASKING = Field(
-    "level_total",
-    "A feature: the sum of the places of its levels.",
-    Shape.columns,
-    "FEATURE",
+ASKING = Setting(
+    name="level_total",
+    help="A feature: the sum of the places of its levels.",
+    shape=Shape.columns,
+    metavar="FEATURE",
+    panel=Panel.publish,
     label="Level total",
 )
 
@@ -30,7 +31,7 @@ KIND = Kind(
     place=90,
     key="level_total",
     asked=(LevelTotalRequest,),
-    fields=(ASKING,),
+    settings=(ASKING,),
     ask=_asked,
     shown=_shown,
 )

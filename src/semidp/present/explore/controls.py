@@ -20,9 +20,9 @@ from semidp.promise.spaces.dataspace import Margin
 from semidp.promise.tradeoff.budget import Budget
 from semidp.publish.budgets import divide_budget, exact_margins
 from semidp.publish.plan import Plan
-from semidp.publish.statistics.fields import Chosen, Field, Shape
 from semidp.publish.statistics.protocol.requests import Request
-from semidp.publish.statistics.registry import asking_fields, list_choices
+from semidp.publish.statistics.registry import asking_settings, list_choices
+from semidp.publish.statistics.setting import Chosen, Setting, Shape
 
 CONTROL = re.compile(r"([a-z_]+)-(\d{1,3})(?:-([a-z_]+))?")
 """What a control of a card is called in the form: the field that asks, the number of the card, a
@@ -50,9 +50,9 @@ class Card:
     beside: tuple[tuple[str, Held], ...] = ()
 
     @property
-    def field(self) -> Field:
+    def field(self) -> Setting:
         """The field that asks."""
-        return asking_fields()[self.asking][1]
+        return asking_settings()[self.asking][1]
 
     def read_control(self, name: str) -> Held | None:
         """Return what the control of a field beside holds; None where it is empty."""
@@ -71,7 +71,7 @@ class Card:
                 values[each.name] = self._chosen_beside(each, held)
         return values
 
-    def _chosen_beside(self, field: Field, held: Held) -> Any:
+    def _chosen_beside(self, field: Setting, held: Held) -> Any:
         if field.shape is Shape.features:
             return (held,)
         if field.shape is Shape.lists:
@@ -80,7 +80,7 @@ class Card:
 
     def build_request(self) -> Any:
         """Return what it asks for: a request, or what a plan makes one of."""
-        kind, field = asking_fields()[self.asking]
+        kind, field = asking_settings()[self.asking]
         chosen = Chosen(self.to_choices())
         (request,) = kind.ask(chosen)
         # What a card holds and its statistic does not read would seem to count, and would not.
@@ -98,7 +98,7 @@ class Card:
         """
         fields = {
             name: field
-            for name, (_, field) in asking_fields().items()
+            for name, (_, field) in asking_settings().items()
             if name in chosen and field.label
         }
         if len(fields) != 1:
@@ -144,7 +144,7 @@ def read_cards(fields: Fields, columns: Sequence[str]) -> tuple[Card, ...]:
                 value.strip()
             )
     cards = []
-    for name, (_, field) in asking_fields().items():
+    for name, (_, field) in asking_settings().items():
         numbers = sorted(number for asking, number in held if asking == name)
         for number in numbers if field.label else ():
             card = _card(field, held[name, number], columns)
@@ -153,7 +153,7 @@ def read_cards(fields: Fields, columns: Sequence[str]) -> tuple[Card, ...]:
     return tuple(cards)
 
 
-def _card(field: Field, held: Mapping[str, Sequence[str]], columns: Sequence[str]) -> Card | None:
+def _card(field: Setting, held: Mapping[str, Sequence[str]], columns: Sequence[str]) -> Card | None:
     """Read one card."""
     typed = [value for value in held.get("", ()) if value]
     if field.shape is Shape.features:
@@ -177,7 +177,7 @@ def _card(field: Field, held: Mapping[str, Sequence[str]], columns: Sequence[str
     return Card(field.name, value, _order_controls(beside, field))
 
 
-def _order_controls(beside: Mapping[str, Held], field: Field) -> tuple[tuple[str, Held], ...]:
+def _order_controls(beside: Mapping[str, Held], field: Setting) -> tuple[tuple[str, Held], ...]:
     """Return what stands beside in the order of the fields, so that equal cards are equal."""
     names = [LISTED, *(each.name for each in field.beside)]
     return tuple((name, beside[name]) for name in names if beside.get(name))
@@ -233,9 +233,9 @@ def laid_out(plan: Plan, columns: Sequence[str]) -> LaidOut:
     return LaidOut(cards, tuple(requests), tuple(unseen))
 
 
-def list_offered_fields() -> list[Field]:
+def list_offered_fields() -> list[Setting]:
     """Return the fields that may get a card."""
-    return [field for _, field in asking_fields().values() if field.label]
+    return [field for _, field in asking_settings().values() if field.label]
 
 
 def card_controls(cards: Sequence[Card], add: str = "") -> list[dict[str, Any]]:
@@ -262,7 +262,7 @@ def card_controls(cards: Sequence[Card], add: str = "") -> list[dict[str, Any]]:
     return controls
 
 
-def _build_controls(field: Field, card: Card | None, called: str, number: int) -> dict[str, Any]:
+def _build_controls(field: Setting, card: Card | None, called: str, number: int) -> dict[str, Any]:
     """Return the controls of one card: what is always seen, and what is seen when it is opened."""
     seen: list[dict[str, Any]] = []
     further: list[dict[str, Any]] = []
@@ -292,7 +292,7 @@ def _build_controls(field: Field, card: Card | None, called: str, number: int) -
     }
 
 
-def _such(field: Field) -> str:
+def _such(field: Setting) -> str:
     """Return what may be written into the control of a field, as the page shows it."""
     return field.example.rpartition("=")[2].replace(",", ", ")
 

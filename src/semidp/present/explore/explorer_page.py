@@ -39,7 +39,7 @@ from starlette.responses import FileResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from semidp._version import __version__
-from semidp.errors import InputError, SemidpError, name_options
+from semidp.errors import InputError, SemidpError
 from semidp.present.disclosure_words import disclosure_sections
 from semidp.present.explore.controls import (
     CONTROL,
@@ -61,6 +61,7 @@ from semidp.publish.pipeline import CHARGE_STANDS
 from semidp.publish.plan import Plan
 from semidp.publish.release_files import REPORT, release_files
 from semidp.publish.results.texts import share_text, short_text
+from semidp.publish.settings import name_options
 
 MOST_SCENARIOS = 3
 _LONGEST_FORM = 2**22  # bytes: a plan with many declared levels

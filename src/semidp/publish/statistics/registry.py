@@ -15,14 +15,13 @@ from typing import Any
 
 from semidp.errors import InputError
 from semidp.promise.mechanisms.mechanism import Mechanism
-from semidp.publish.statistics.fields import Chosen, Field, all_fields
 from semidp.publish.statistics.protocol.kinds import (
-    Attackable,
     Kind,
     OtherAnswer,
     ResultReader,
 )
 from semidp.publish.statistics.protocol.requests import Request
+from semidp.publish.statistics.setting import Chosen, Setting, index_settings
 
 _registered: list[Kind] = []
 
@@ -67,20 +66,20 @@ def group_requests(asked: Iterable[Any]) -> tuple[Request, ...]:
     return tuple(requests)
 
 
-def asking_fields() -> dict[str, tuple[Kind, Field]]:
-    """Return the fields that ask for a statistic, by name, each with its kind.
+def asking_settings() -> dict[str, tuple[Kind, Setting]]:
+    """Return the settings that ask for a statistic, by name, each with its kind.
 
-    >>> list(asking_fields())
+    >>> list(asking_settings())
     ['table', 'all_pairs', 'mean', 'sum', 'proportion', 'regress', 'logistic', 'median', 'quantile',
     'distribution',
     'odds_ratio']
     """
-    return {field.name: (kind, field) for kind in kinds() for field in kind.fields}
+    return {asked.name: (kind, asked) for kind in kinds() for asked in kind.settings}
 
 
-def chosen_fields() -> dict[str, Field]:
-    """Return all fields by their names, each where it is first of use."""
-    return all_fields(field for _, field in asking_fields().values())
+def statistic_settings() -> dict[str, Setting]:
+    """Return all settings of statistics by their names, each where it is first of use."""
+    return index_settings(asked for _, asked in asking_settings().values())
 
 
 def build_requests(chosen: Chosen) -> list[Any]:
@@ -96,7 +95,7 @@ def build_requests(chosen: Chosen) -> list[Any]:
     for kind in kinds():
         requests += kind.ask(chosen)
     # What nobody used is known when all kinds have read: an option without effect is refused.
-    for sentence in chosen.explain_unused(chosen_fields().values()):
+    for sentence in chosen.explain_unused(statistic_settings().values()):
         raise InputError(sentence)
     return requests
 
@@ -208,14 +207,3 @@ def result_keys() -> tuple[str, ...]:
 def always_listed() -> set[str]:
     """Return the keys of lists that release.json has even where they are empty."""
     return {key for kind in kinds() for key in kind.always_listed}
-
-
-def printed_result(document: Mapping[str, Any]) -> Attackable | None:
-    """Return the result that a command printed as JSON; None where the document is something
-    else.
-    """
-    for kind in kinds():
-        for key, reader in kind.printed.items():
-            if key in document:
-                return reader(document)
-    return None

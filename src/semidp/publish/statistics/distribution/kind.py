@@ -5,7 +5,6 @@ from typing import Any
 from semidp.promise.exact import exact, plain
 from semidp.publish.statistics.distribution.quantile_choice import read_off
 from semidp.publish.statistics.distribution.request import DistributionRequest
-from semidp.publish.statistics.fields import Chosen, Field, Shape
 from semidp.publish.statistics.outcomes.confidence import LEVEL as USUAL_LEVEL
 from semidp.publish.statistics.outcomes.outcome_fields import (
     BOUNDS,
@@ -19,21 +18,26 @@ from semidp.publish.statistics.outcomes.outcome_fields import (
     read_outcome,
 )
 from semidp.publish.statistics.protocol.kinds import Kind
+from semidp.publish.statistics.setting import Chosen, Panel, Setting, Shape
 
-LINE = Field(
-    "line",
-    "The shares of a distribution below these lines; a value on a line is not below it.",
-    Shape.lists,
-    "COLUMN=50,75",
+LINE = Setting(
+    name="line",
+    help="Report the shares of a distribution below these lines.",
+    shape=Shape.lists,
+    metavar="COLUMN=50,75",
+    panel=Panel.groups,
+    key="[[distribution]] lines",
     label="shares below the lines",
     example="score=50,75",
-    unused="⟨line⟩ is for ⟨distribution⟩, and there is no distribution of {column!r}",
+    needs=("distribution",),
 )
-DISTRIBUTION = Field(
-    "distribution",
-    "A private column: its whole distribution by group.",
-    Shape.columns,
-    "COLUMN",
+DISTRIBUTION = Setting(
+    name="distribution",
+    help="The whole distribution of a private column in each group.",
+    shape=Shape.columns,
+    metavar="COLUMN",
+    panel=Panel.publish,
+    key="[[distribution]]",
     label="Distribution",
     beside=(GROUP, BOUNDS, GRID, STEP, LINE, LEVEL),
     private=True,
@@ -72,7 +76,7 @@ KIND = Kind(
     place=35,
     key="distribution",
     asked=(DistributionRequest,),
-    fields=(DISTRIBUTION,),
+    settings=(DISTRIBUTION,),
     ask=_build_requests,
     shown=_list_choices,
     alternative=read_off,

@@ -3,30 +3,36 @@
 from typing import Any
 
 from semidp.errors import InputError
-from semidp.publish.statistics.fields import Chosen, Field, Shape
-from semidp.publish.statistics.odds_ratio.measured_ratio import OddsRatioResult
+from semidp.promise.exact import plain
 from semidp.publish.statistics.odds_ratio.request import OddsRatioRequest
 from semidp.publish.statistics.odds_ratio.umpu import Alternative
+from semidp.publish.statistics.outcomes.confidence import LEVEL as USUAL_LEVEL
+from semidp.publish.statistics.outcomes.outcome_fields import LEVEL
 from semidp.publish.statistics.protocol.kinds import Kind
+from semidp.publish.statistics.setting import Chosen, Panel, Setting, Shape
 
-ALTERNATIVE = Field(
-    "alternative",
-    "What an odds ratio is tested against: two-sided (other than 1), greater or less.",
-    Shape.text,
-    "NAME",
+ALTERNATIVE = Setting(
+    name="alternative",
+    help="What an odds ratio of 1 is tested against: two-sided (default), greater or less.",
+    shape=Shape.text,
+    metavar="NAME",
+    key="[[odds_ratio]] alternative",
     label="against",
     example="two-sided",
-    unused="⟨alternative⟩ is for ⟨odds_ratio⟩",
+    needs=("odds_ratio",),
 )
-ODDS_RATIO = Field(
-    "odds_ratio",
-    "A test of the odds ratio of two features with two levels each; further features are strata.",
-    Shape.features,
-    "ROWS,COLUMNS[,STRATA]",
+ODDS_RATIO = Setting(
+    name="odds_ratio",
+    help="Test whether two features with two levels each are associated; further features are"
+    " strata.",
+    shape=Shape.features,
+    metavar="ROWS,COLUMNS[,STRATA]",
+    panel=Panel.publish,
+    key="[[odds_ratio]]",
     label="Odds ratio",
     example="gender,admit",
     several=True,
-    beside=(ALTERNATIVE,),
+    beside=(ALTERNATIVE, LEVEL),
 )
 
 
@@ -38,7 +44,8 @@ def _build_requests(chosen: Chosen) -> list[OddsRatioRequest]:
             raise InputError("an odds ratio has two features: ⟨odds_ratio gender,admit⟩")
         rows, columns, *strata = features
         alternative = chosen.text(ALTERNATIVE) or Alternative.TWO_SIDED
-        requests.append(OddsRatioRequest(rows, columns, strata=strata, alternative=alternative))
+        level = chosen.text(LEVEL) or USUAL_LEVEL
+        requests.append(OddsRatioRequest(rows, columns, None, strata, alternative, level))
     return requests
 
 
@@ -47,6 +54,8 @@ def _list_choices(request: OddsRatioRequest) -> list[tuple[dict[str, Any], OddsR
     chosen: dict[str, Any] = {ODDS_RATIO.name: (request.features,)}
     if request.alternative is not Alternative.TWO_SIDED:
         chosen[ALTERNATIVE.name] = str(request.alternative)
+    if request.level != USUAL_LEVEL:
+        chosen[LEVEL.name] = plain(request.level)
     return [(chosen, request.with_budget(None))]
 
 
@@ -54,8 +63,7 @@ KIND = Kind(
     place=40,
     key="odds_ratio",
     asked=(OddsRatioRequest,),
-    printed={"grid_bits": OddsRatioResult.from_json},
-    fields=(ODDS_RATIO,),
+    settings=(ODDS_RATIO,),
     ask=_build_requests,
     shown=_list_choices,
 )

@@ -8,83 +8,91 @@ from semidp.errors import InputError
 from semidp.promise.exact import plain
 from semidp.promise.schema.outcome import Outcome
 from semidp.promise.spaces.dataspace import Margin
-from semidp.publish.statistics.fields import Chosen, Field, Shape
 from semidp.publish.statistics.outcomes.confidence import LEVEL as USUAL_LEVEL
 from semidp.publish.statistics.outcomes.confidence import Confidence
 from semidp.publish.statistics.outcomes.request import OutcomeRequest, binary_outcome
+from semidp.publish.statistics.setting import Chosen, Panel, Setting, Shape
 
-_NO_OUTCOME = "⟨bounds⟩, ⟨grid⟩ or ⟨step⟩ name {column!r}, of which nothing is published by group"
-_NO_INTERVAL = (
-    "⟨level⟩, ⟨sampling⟩, ⟨simultaneous⟩ and ⟨differences⟩ are for ⟨mean⟩, ⟨sum⟩ or ⟨proportion⟩"
-)
+_BY_GROUP = ("mean", "sum", "proportion", "median", "quantile", "distribution")
+_REGRESSIONS = ("regress", "logistic")
+_WITH_INTERVALS = ("mean", "sum", "proportion", *_REGRESSIONS)
 
-GROUP = Field(
-    "group",
-    "Groups whose counts are published exactly, for means and the like.",
-    Shape.features,
-    "A[,B]",
+GROUP = Setting(
+    name="group",
+    help="The groups of a mean, median or the like; their counts become exact.",
+    shape=Shape.features,
+    metavar="A[,B]",
+    panel=Panel.groups,
+    key="[[group]] by",
     label="by groups, whose counts become exact",
     several=True,
-    unused=(
-        "say what to publish of the groups: ⟨mean⟩, ⟨sum⟩, ⟨proportion⟩ or ⟨median⟩, with a column"
-    ),
+    needs=_BY_GROUP,
 )
-BOUNDS = Field(
-    "bounds",
-    "The bounds a private column is clipped to: declared, never read.",
-    Shape.lists,
-    "COLUMN=0,100",
+BOUNDS = Setting(
+    name="bounds",
+    help="Clip a private column to these bounds. They are declared, never read from the data.",
+    shape=Shape.lists,
+    metavar="COLUMN=0,100",
+    panel=Panel.groups,
+    key="[[group]] bounds",
     label="clipped to",
     example="income=0,100000",
-    unused=_NO_OUTCOME,
+    needs=(*_BY_GROUP, *_REGRESSIONS),
 )
-GRID = Field(
-    "grid",
-    "How many steps lie between the bounds (default: fine ones, or steps of 1).",
-    Shape.texts,
-    "COLUMN=STEPS",
+GRID = Setting(
+    name="grid",
+    help="How many steps lie between the bounds (default: fine steps, or steps of 1).",
+    shape=Shape.texts,
+    metavar="COLUMN=STEPS",
+    key="[[group]] grid",
     label="in so many steps",
     example="income=1000",
-    unused=_NO_OUTCOME,
+    needs=(*_BY_GROUP, *_REGRESSIONS),
 )
-STEP = Field(
-    "step",
-    "The unit of a private column, instead of a grid: 1 for whole numbers.",
-    Shape.texts,
-    "COLUMN=1",
+STEP = Setting(
+    name="step",
+    help="The unit of a private column, such as 1 for whole numbers.",
+    shape=Shape.texts,
+    metavar="COLUMN=1",
+    panel=Panel.groups,
+    key="[[group]] step",
     label="in units of",
     example="days=1",
-    unused=_NO_OUTCOME,
+    needs=(*_BY_GROUP, *_REGRESSIONS),
 )
-LEVEL = Field(
-    "level",
-    "The level of confidence intervals (default 0.95).",
-    Shape.text,
-    "NUMBER",
+LEVEL = Setting(
+    name="level",
+    help="The level of confidence intervals (default 0.95).",
+    shape=Shape.text,
+    metavar="NUMBER",
+    key="[[group]] level",
     label="intervals at level",
     example="0.95",
-    unused=_NO_INTERVAL,
+    needs=(*_WITH_INTERVALS, "distribution", "odds_ratio"),
 )
-SAMPLING = Field(
-    "sampling",
-    "Also intervals for the population that the records were drawn from.",
-    Shape.tick,
+SAMPLING = Setting(
+    name="sampling",
+    help="Also publish intervals for the population that the records were sampled from.",
+    shape=Shape.tick,
+    key="[[group]] sampling",
     label="also for the population that the records were drawn from",
-    unused=_NO_INTERVAL,
+    needs=(*_WITH_INTERVALS, "quantile_level"),
 )
-SIMULTANEOUS = Field(
-    "simultaneous",
-    "The level is that of all intervals of a set together.",
-    Shape.tick,
+SIMULTANEOUS = Setting(
+    name="simultaneous",
+    help="Let the level hold for all intervals of a set together.",
+    shape=Shape.tick,
+    key="[[group]] simultaneous",
     label="the level is that of all intervals together",
-    unused=_NO_INTERVAL,
+    needs=_WITH_INTERVALS,
 )
-DIFFERENCES = Field(
-    "differences",
-    "Also intervals for the differences of each two groups.",
-    Shape.tick,
+DIFFERENCES = Setting(
+    name="differences",
+    help="Also publish intervals for the difference of every two groups.",
+    shape=Shape.tick,
+    key="[[group]] differences",
     label="also differences of each two groups",
-    unused=_NO_INTERVAL,
+    needs=("mean", "sum", "proportion"),
 )
 
 

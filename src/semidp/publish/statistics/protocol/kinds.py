@@ -6,46 +6,22 @@ The kinds that there are stand in `registry`.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
-import numpy as np
-from numpy.typing import NDArray
-
-from semidp.promise.guarantee import Guarantee, Scope
+from semidp.promise.guarantee import Scope
 from semidp.promise.mechanisms.mechanism import Mechanism
-from semidp.promise.noise.randomness import Randomness
-from semidp.promise.sensitivity.query_space import QuerySpace
 from semidp.publish.results.cells import StoredFiles
-from semidp.publish.statistics.fields import Chosen, Field
 from semidp.publish.statistics.parts import Partition
 from semidp.publish.statistics.protocol.request_defaults import PlanEntry, read_entries
 from semidp.publish.statistics.protocol.requests import Request
 from semidp.publish.statistics.protocol.results import Published
+from semidp.publish.statistics.setting import Chosen, Setting
 
 ResultReader = Callable[
     [Mapping[str, Any], Any, Sequence[Request], Partition | None, Scope, StoredFiles], Published
 ]
 """Publishes a request again from its entry in release.json and its files, among all requests of the
 plan, by parts or in one piece."""
-
-
-class Attackable(Protocol):
-    """A printed result that an audit can attack: it draws outputs again, from public values
-    alone.
-    """
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """What it claims."""
-
-    @property
-    def space(self) -> QuerySpace:
-        """How far its values can be apart."""
-
-    def measure_many(
-        self, values: NDArray[np.int64], count: int, randomness: Randomness
-    ) -> NDArray[Any]:
-        """Return many independent outputs for one value."""
 
 
 @dataclass(frozen=True)
@@ -84,8 +60,6 @@ class Kind:
         published again from their measurements.
     always_listed
         The keys of lists that release.json has even where they are empty.
-    printed
-        How a result is read that a command printed as JSON, by a key that only such a document has.
     plan_keys
         What it may have at the top of a plan file beside its list.
     gather
@@ -93,7 +67,7 @@ class Kind:
     read_plan, write_plan
         How its requests are read from a plan file and written to it, where an entry each is not
         all.
-    fields
+    settings
         What can be chosen of it, each with what stands beside it: options of `semidp release` and
         controls of the explorer.
     ask
@@ -114,12 +88,11 @@ class Kind:
     asked: tuple[type[Any], ...] = ()
     results: Mapping[str, ResultReader] = field(default_factory=dict)
     always_listed: tuple[str, ...] = ()
-    printed: Mapping[str, Callable[[Mapping[str, Any]], "Attackable"]] = field(default_factory=dict)
     plan_keys: tuple[str, ...] = ()
     gather: Callable[[Sequence[Any]], Sequence[Request]] = tuple
     read_plan: Callable[[Mapping[str, Any]], Sequence[Request]] | None = None
     write_plan: Callable[[Sequence[Any]], dict[str, Any]] | None = None
-    fields: tuple[Field, ...] = ()
+    settings: tuple[Setting, ...] = ()
     ask: Callable[[Chosen], Sequence[Any]] = lambda chosen: ()
     shown: Callable[[Any], Sequence[tuple[Mapping[str, Any], Any]]] = lambda request: ()
     alternative: Callable[[Request, Mechanism], OtherAnswer | None] = lambda request, mechanism: (

@@ -5,7 +5,6 @@ from typing import Any
 from attrs import evolve
 
 from semidp.promise.exact import exact, plain
-from semidp.publish.statistics.fields import Chosen, Field, Shape
 from semidp.publish.statistics.outcomes.outcome_fields import (
     BOUNDS,
     GRID,
@@ -20,40 +19,48 @@ from semidp.publish.statistics.outcomes.outcome_fields import (
 from semidp.publish.statistics.protocol.kinds import Kind
 from semidp.publish.statistics.quantiles.quantile_estimates import MEDIAN as HALF
 from semidp.publish.statistics.quantiles.request import QuantileMechanism, QuantileRequest
+from semidp.publish.statistics.setting import Chosen, Panel, Setting, Shape
 
-LEVEL = Field(
-    "quantile_level",
-    "An interval for each quantile at this level, of the same budget.",
-    Shape.text,
-    "NUMBER",
+_QUANTILES = ("median", "quantile")
+LEVEL = Setting(
+    name="quantile_level",
+    help="Also publish an interval for each quantile at this level, from the same budget.",
+    shape=Shape.text,
+    metavar="NUMBER",
+    key="[[quantile]] level",
     label="intervals at level",
     example="none",
-    unused="⟨quantile_level⟩ is for ⟨median⟩ and ⟨quantile⟩",
+    needs=_QUANTILES,
 )
-MECHANISM = Field(
-    "quantile_mechanism",
-    "How quantiles are found: selection, distribution, or auto for whichever is better.",
-    Shape.text,
-    "NAME",
+MECHANISM = Setting(
+    name="quantile_mechanism",
+    help="How quantiles are found: selection, distribution, or auto (default) for the better one.",
+    shape=Shape.text,
+    metavar="NAME",
+    key="[[quantile]] mechanism",
     label="found by",
     example="auto",
-    unused="⟨quantile_mechanism⟩ is for ⟨median⟩ and ⟨quantile⟩",
+    needs=_QUANTILES,
 )
 _BESIDE = (GROUP, BOUNDS, GRID, STEP, LEVEL, MECHANISM, SAMPLING)
-MEDIAN = Field(
-    "median",
-    "A private column: its median by group.",
-    Shape.columns,
-    "COLUMN",
+MEDIAN = Setting(
+    name="median",
+    help="The median of a private column in each group.",
+    shape=Shape.columns,
+    metavar="COLUMN",
+    panel=Panel.publish,
+    key="[[quantile]]",
     label="Median",
     beside=_BESIDE,
     private=True,
 )
-QUANTILE = Field(
-    "quantile",
-    "A private column: these quantiles of it by group.",
-    Shape.lists,
-    "COLUMN=0.1,0.9",
+QUANTILE = Setting(
+    name="quantile",
+    help="These quantiles of a private column in each group.",
+    shape=Shape.lists,
+    metavar="COLUMN=0.1,0.9",
+    panel=Panel.publish,
+    key="[[quantile]]",
     label="Quantiles",
     example="income=0.1,0.9",
     beside=_BESIDE,
@@ -112,7 +119,7 @@ KIND = Kind(
     place=30,
     key="quantile",
     asked=(QuantileRequest,),
-    fields=(MEDIAN, QUANTILE),
+    settings=(MEDIAN, QUANTILE),
     ask=_build_requests,
     shown=_list_choices,
 )

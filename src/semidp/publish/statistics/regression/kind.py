@@ -5,7 +5,6 @@ from typing import Any
 from semidp.errors import InputError
 from semidp.promise.mechanisms.selection import AUTO
 from semidp.promise.sensitivity.moments import Coding
-from semidp.publish.statistics.fields import Chosen, Field, Shape
 from semidp.publish.statistics.outcomes.outcome_fields import (
     BOUNDS,
     GRID,
@@ -21,31 +20,38 @@ from semidp.publish.statistics.outcomes.outcome_fields import (
 )
 from semidp.publish.statistics.protocol.kinds import Kind
 from semidp.publish.statistics.regression.request import Model, RegressionRequest
+from semidp.publish.statistics.setting import Chosen, Panel, Setting, Shape
 
-ON = Field(
-    "on",
-    "The factors of a regression; their counts are exact.",
-    Shape.features,
-    "A[,B]",
+ON = Setting(
+    name="on",
+    help="The factors of a regression; their joint counts become exact.",
+    shape=Shape.features,
+    metavar="A[,B]",
+    panel=Panel.groups,
+    key="[[regression]] factors",
     label="on factors, whose counts become exact",
-    unused="say what to regress on these features: ⟨regress COLUMN⟩ or ⟨logistic COLUMN⟩",
+    needs=("regress", "logistic"),
 )
 _INTERVALS = (LEVEL, SAMPLING, SIMULTANEOUS)
 _ASKING = {
-    Model.linear: Field(
-        "regress",
-        "A private column: its linear regression on the factors.",
-        Shape.columns,
-        "COLUMN",
+    Model.linear: Setting(
+        name="regress",
+        help="The linear regression of a private column on the factors of ⟨on⟩.",
+        shape=Shape.columns,
+        metavar="COLUMN",
+        panel=Panel.publish,
+        key="[[regression]]",
         label="Linear regression",
         beside=(ON, BOUNDS, GRID, STEP, *_INTERVALS),
         private=True,
     ),
-    Model.logistic: Field(
-        "logistic",
-        "A private column of zeros and ones: its logistic regression.",
-        Shape.columns,
-        "COLUMN",
+    Model.logistic: Setting(
+        name="logistic",
+        help="The logistic regression of a private column of zeros and ones.",
+        shape=Shape.columns,
+        metavar="COLUMN",
+        panel=Panel.publish,
+        key="[[regression]]",
         label="Logistic regression",
         beside=(ON, *_INTERVALS),
         private=True,
@@ -93,7 +99,7 @@ KIND = Kind(
     key="regression",
     asked=(RegressionRequest,),
     always_listed=("regressions",),
-    fields=tuple(_ASKING.values()),
+    settings=tuple(_ASKING.values()),
     ask=_build_requests,
     shown=_list_choices,
 )

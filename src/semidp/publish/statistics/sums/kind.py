@@ -3,7 +3,6 @@
 from typing import Any
 
 from semidp.promise.mechanisms.selection import AUTO
-from semidp.publish.statistics.fields import Chosen, Field, Shape
 from semidp.publish.statistics.outcomes.outcome_fields import (
     BOUNDS,
     DIFFERENCES,
@@ -23,31 +22,38 @@ from semidp.publish.statistics.outcomes.outcome_fields import (
 )
 from semidp.publish.statistics.outcomes.request import Statistic
 from semidp.publish.statistics.protocol.kinds import Kind
+from semidp.publish.statistics.setting import Chosen, Panel, Setting, Shape
 from semidp.publish.statistics.sums.request import GroupRequest
 
 _INTERVALS = (LEVEL, SAMPLING, SIMULTANEOUS, DIFFERENCES)
 
 
-def _of_column(statistic: Statistic, help: str, label: str, *bounds: Field) -> Field:
-    """Return the field that asks for a statistic of a column by groups."""
-    beside = (GROUP, *bounds, *_INTERVALS)
-    return Field(
-        str(statistic), help, Shape.columns, "COLUMN", label=label, beside=beside, private=True
+def _ask_for(statistic: Statistic, help: str, *bounds: Setting) -> Setting:
+    """Return the setting that asks for a statistic of a column by groups."""
+    return Setting(
+        name=str(statistic),
+        help=help,
+        shape=Shape.columns,
+        metavar="COLUMN",
+        panel=Panel.publish,
+        key="[[group]]",
+        label=str(statistic).capitalize(),
+        beside=(GROUP, *bounds, *_INTERVALS),
+        private=True,
     )
 
 
 _ASKING = {
-    Statistic.mean: _of_column(
-        Statistic.mean, "A private column: its mean by group.", "Mean", BOUNDS, GRID, STEP
+    Statistic.mean: _ask_for(
+        Statistic.mean, "The mean of a private column in each group.", BOUNDS, GRID, STEP
     ),
-    Statistic.sum: _of_column(
-        Statistic.sum, "A private column: its sum by group.", "Sum", BOUNDS, GRID, STEP
+    Statistic.sum: _ask_for(
+        Statistic.sum, "The sum of a private column in each group.", BOUNDS, GRID, STEP
     ),
-    Statistic.proportion: _of_column(
+    Statistic.proportion: _ask_for(
         Statistic.proportion,
-        "A private column of zeros and ones: its proportion of ones; ok=Y for that of a text"
-        " value.",
-        "Proportion",
+        "The share of ones in a private column of zeros and ones; ok=Y for the share of the value"
+        " Y.",
     ),
 }
 
@@ -91,7 +97,7 @@ KIND = Kind(
     key="group",
     asked=(GroupRequest,),
     always_listed=("groups",),
-    fields=tuple(_ASKING.values()),
+    settings=tuple(_ASKING.values()),
     ask=_build_requests,
     shown=_list_choices,
 )

@@ -8,9 +8,9 @@ from attrs import evolve
 from semidp.errors import InputError
 from semidp.promise.mechanisms.placement import Objective
 from semidp.publish.results.published_table import UNNAMED, FitKind
-from semidp.publish.statistics.fields import Chosen, Field, Shape
 from semidp.publish.statistics.parts import BY_PARTS
 from semidp.publish.statistics.protocol.kinds import Kind
+from semidp.publish.statistics.setting import Chosen, Panel, Setting, Shape
 from semidp.publish.statistics.tables.asked import TableRequest, with_numbers
 from semidp.publish.statistics.tables.linked_published import PublishedLinked
 from semidp.publish.statistics.tables.linked_request import (
@@ -32,48 +32,52 @@ from semidp.publish.statistics.tables.request import (
 )
 from semidp.publish.statistics.tables.stored_tables import publish_stored_tables
 
-_FOR_TABLES = "is for tables: leave it out where only statistics by group are asked for"
-WEIGHT = Field(
-    "weight",
-    "How much the variance of a table counts beside the others (default 1); 4 about halves it. It"
-    " is no survey weight: those are refused.",
-    Shape.texts,
-    "A,B=NUMBER",
+_TABLES = ("table", "all_pairs")
+WEIGHT = Setting(
+    name="weight",
+    help="How much the variance of a table counts among the others; 4 about halves it. Survey"
+    " weights are not supported.",
+    shape=Shape.texts,
+    metavar="A,B=NUMBER",
+    key="[[table]] weight",
     example="county,age=4",
-    unused=f"⟨weight⟩ {_FOR_TABLES}",
+    needs=_TABLES,
 )
-OBJECTIVE = Field(
-    "objective",
-    "What the noise of several tables makes least: their total variance (default) or the largest"
-    " error.",
-    Shape.text,
-    "total|largest",
-    unused=(
-        "⟨objective⟩ is for several tables that share a budget: ⟨rho⟩, ⟨mu⟩, or ⟨delta⟩ beside it"
-    ),
+OBJECTIVE = Setting(
+    name="objective",
+    help="What the noise of several tables that share a budget minimizes: the total variance"
+    " (default) or the largest error.",
+    shape=Shape.text,
+    metavar="total|largest",
+    needs=_TABLES,
     divides=True,
 )
-FIT = Field(
-    "fit",
-    "Publish the measurements as whole numbers with the exact totals (default), or as they are.",
-    Shape.text,
-    "integer|none",
-    unused=f"⟨fit⟩ {_FOR_TABLES}",
+FIT = Setting(
+    name="fit",
+    help="Publish whole numbers that match the exact totals (default), or the estimates"
+    " themselves.",
+    shape=Shape.text,
+    metavar="integer|none",
+    key="[[table]] fit",
+    needs=_TABLES,
 )
-TABLE = Field(
-    "table",
-    "The features of a table, such as sex,region; repeat it, and the tables share the budget and"
-    " add up.",
-    Shape.features,
-    "A,B",
+TABLE = Setting(
+    name="table",
+    help="Counts by these features, with noise. Repeat it: the tables share the budget and agree.",
+    shape=Shape.features,
+    metavar="A,B",
+    panel=Panel.publish,
+    key="[[table]]",
     label="Table",
     several=True,
 )
-ALL_PAIRS = Field(
-    "all_pairs",
-    "A table for each pair of these features.",
-    Shape.features,
-    "A,B,C",
+ALL_PAIRS = Setting(
+    name="all_pairs",
+    help="A table for every pair of these features.",
+    shape=Shape.features,
+    metavar="A,B,C",
+    panel=Panel.publish,
+    key="all_of",
     beside=(WEIGHT, OBJECTIVE, FIT),
 )
 
@@ -92,7 +96,7 @@ def _build_requests(chosen: Chosen) -> list[TablesRequest]:
     weighted = with_numbers(tables, "weight", f"⟨{WEIGHT.name}⟩", chosen.texts(WEIGHT))
     objective = chosen.text(OBJECTIVE)
     if objective is not None and len(tables) < 2:
-        raise InputError(OBJECTIVE.unused)
+        raise InputError("⟨objective⟩ is for several tables that share a budget: leave it out")
     return [TablesRequest(weighted, None, objective or Objective.total)]
 
 
@@ -129,7 +133,7 @@ KIND = Kind(
     asked=(TableRequest, TablesRequest, LinkedTablesRequest),
     results=dict.fromkeys((ALONE, SHARED, PublishedLinked.key, BY_PARTS), publish_stored_tables),
     always_listed=(ALONE,),
-    fields=(TABLE, ALL_PAIRS),
+    settings=(TABLE, ALL_PAIRS),
     ask=_build_requests,
     shown=_list_choices,
     plan_keys=(*PLAN_KEYS, UNIT_TABLE, UNIT_SHARE, TOP_CODE),

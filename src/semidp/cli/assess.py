@@ -1,12 +1,14 @@
-"""``semidp guarantee --swap`` and ``--ptable``: what swapping guarantees, beside Gaussian noise
-with the same exact totals, and what a perturbation table of cell keys publishes about one person.
+"""``semidp assess``: what swapping, cell keys and releases of other tools guarantee, or give away.
+
+Swapping stands next to Gaussian noise with the same exact totals. Of a perturbation table of cell
+keys it says what is published about one person.
 """
 
 import math
 from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from attrs import evolve, frozen
@@ -20,9 +22,11 @@ from semidp.assess.cell_keys import (
     assess_cell_keys,
 )
 from semidp.assess.distinguishing import gaussian_mu
+from semidp.assess.events import dp_sgd, event_from_json, event_tradeoff
+from semidp.assess.privacy_functions import PrivacyFunction
 from semidp.assess.swap_laws import RECORDS, Stratum, Swap, SwapRule
 from semidp.assess.swapping import StratumLoss, SwapAssessment, assess_swapping
-from semidp.cli._command import option, plain_defaults
+from semidp.cli._command import argument, command, option
 from semidp.cli._output import (
     echo,
     found_out,
@@ -34,15 +38,17 @@ from semidp.cli._output import (
     say,
 )
 from semidp.cli._totals import build_scope, read_totals
+from semidp.cli.guarantee import KNOWN, Exactness, Statement, report_statement
 from semidp.errors import InputError, Refused
-from semidp.promise.exact import count_noun, plain
-from semidp.promise.guarantee import Guarantee
+from semidp.promise.exact import count_noun, exact, plain
+from semidp.promise.guarantee import Guarantee, read_document
 from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.tradeoff.curves import gaussian
 from semidp.promise.tradeoff.function import Tradeoff
 from semidp.promise.tradeoff.polygons import from_profile
-from semidp.publish.plan import Plan
+from semidp.publish.plan_settings import read_text
+from semidp.publish.statistics.setting import split_names
 
 FALSE_ALARMS = (0.05, 0.01)
 """At which rates of false alarms the two curves are compared."""
@@ -53,117 +59,88 @@ _NOTHING = 1e-8  # an advantage below it is round-off
 _PAPER = "Bailie, Gong and Meng (2026), Theorem 1"
 
 
-@frozen(field_transformer=plain_defaults)
-class Swapping:
-    """How records are swapped, and what it is computed from."""
-
-    swap: o.Text = option("Records are swapped at this rate: what does that guarantee?", "RATE")
-    match: o.Text = option("With --swap: the features on which swapped records agree.", "A[,B]")
-    swap_over: o.Text = option("With --swap: the features whose values are swapped.", "A[,B]")
-    hold: o.Text = option(
-        "With --swap: the features that stay with the record and are published.", "A[,B]"
-    )
-    swap_by: o.Text = option(
-        "With --swap: shuffle (default), any permutation of the chosen records; or derange, one"
-        " that moves each.",
+@command
+def swap(
+    *,
+    data: o.Text = argument(
+        "The confidential records, as for release; no count of them is printed. Or give --totals.",
+        "[DATA]",
+        None,
+        show_default=False,
+    ),
+    rate: o.Text = option("The share of records that are chosen to be swapped.", "NUMBER"),
+    match: o.Text = option("The features on which swapped records agree.", "A[,B]"),
+    over: o.Text = option("The features whose values are swapped.", "A[,B]"),
+    hold: o.Text = option("The features that stay with the record and are published.", "A[,B]"),
+    rule: o.Text = option(
+        "shuffle (default): any permutation of the chosen records; derange: one that moves each.",
         "RULE",
-    )
-    data: o.Text = option(
-        "With --swap: the confidential records instead of --totals; no count is printed.", "DATA"
-    )
+    ),
+    totals: list[Path] | None = o.TOTALS,
+    options: Annotated[
+        o.Options,
+        ("schema", "levels", "bins", "count", "from_table", "where", "read_as", "id", "set"),
+    ],
+    printing: o.Printing,
+) -> None:
+    """Say what swapping records guarantees, next to noise with the same exact totals.
 
-    @property
-    def is_given(self) -> bool:
-        """Whether one of the options was given."""
-        return self != Swapping()
-
-    @property
-    def features(self) -> "tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]":
-        """The features that are matched, swapped over and held."""
-        # Without a rate these options would describe nothing, and be passed over.
-        if self.swap is None:
-            raise InputError(
-                "--match, --swap-over, --hold, --swap-by and --data describe swapping: give its"
-                " --swap RATE"
-            )
-        if self.swap_over is None or self.hold is None:
-            raise InputError(
-                "say which values are swapped and which stay with the record: --swap-over A[,B] and"
-                " --hold A[,B]"
-            )
-        match = tuple(o.split_names(self.match)) if self.match is not None else ()
-        over = tuple(o.split_names(self.swap_over))
-        hold = tuple(o.split_names(self.hold))
-        names = [*match, *over, *hold]
-        for name in names:
-            if names.count(name) > 1:
-                raise InputError(
-                    f"{name!r} is named twice: a feature is matched, swapped over or held"
-                )
-        return match, over, hold
-
-    def report(
-        self, totals: Sequence[Path], declared: Plan, opening: o.Opening, printing: o.Printing
-    ) -> None:
-        """Print what swapping guarantees, from public totals or from confidential records."""
-        match, over, hold = self.features
-        assert self.swap is not None, "asked for where --swap was given"
-        swap = Swap(self.swap, self.swap_by or SwapRule.shuffle)
-        # Exactly one of the two: records and totals beside each other might disagree.
-        if (self.data is None) == (not totals):
-            raise InputError(
-                "give what swapping keeps exact: two files with --totals, of the matched and"
-                " swapped features and of the matched and held ones; or else the records with"
-                " --data"
-            )
-        if declared.structural_zeros or any(feature.above for feature in declared.features):
-            raise Refused(
-                "swapping knows neither structural zeros nor nested features: declare flat features"
-                " alone"
-            )
-        margins = Margin(*match, *over), Margin(*match, *hold)
-        space = _space(margins, totals, self.data, declared, opening, printing)
-        by_swapped = _by_stratum(space, match, over)
-        by_held = _by_stratum(space, match, hold)
-        with progress_bar(printing.quiet) as progress:
-            assessment = assess_swapping(swap, Stratum.from_totals(by_held, by_swapped), progress)
-        _Report(assessment, margins, match, over, confidential=self.data is not None).print(
-            printing
+    It is computed from the two tables that swapping keeps exact: --totals of the matched and
+    swapped features, and of the matched and held ones. Or they are counted in DATA.
+    """
+    if rate is None or over is None or hold is None:
+        raise InputError(
+            "say how many records are swapped, which values, and which stay with the record:"
+            " --rate NUMBER, --over A[,B] and --hold A[,B]"
         )
+    matched = split_names(match) if match is not None else ()
+    swapped, held = split_names(over), split_names(hold)
+    names = [*matched, *swapped, *held]
+    for name in names:
+        if names.count(name) > 1:
+            raise InputError(f"{name!r} is named twice: a feature is matched, swapped over or held")
+    chosen = Swap(rate, rule or SwapRule.shuffle)
+    # Exactly one of the two: records and totals next to each other might disagree.
+    if (data is None) == (not totals):
+        raise InputError(
+            "give what swapping keeps exact: two files with --totals, of the matched and swapped"
+            " features and of the matched and held ones; or else the records, as DATA"
+        )
+    declared = options.describe()
+    if declared.structural_zeros or any(feature.above for feature in declared.features):
+        raise Refused(
+            "swapping knows neither structural zeros nor nested features: declare flat features"
+            " alone"
+        )
+    margins = Margin(*matched, *swapped), Margin(*matched, *held)
+    space = _space(margins, totals or (), data, options)
+    strata = Stratum.from_totals(
+        _by_stratum(space, matched, held), _by_stratum(space, matched, swapped)
+    )
+    with progress_bar(printing.quiet) as progress:
+        assessment = assess_swapping(chosen, strata, progress)
+    _Report(assessment, margins, matched, swapped, confidential=data is not None).print(printing)
 
 
 def _space(
     margins: tuple[Margin, Margin],
     totals: Sequence[Path],
     data: str | None,
-    declared: Plan,
-    opening: o.Opening,
-    printing: o.Printing,
+    options: o.Options,
 ) -> Dataspace:
     """Exact totals of swapping: from the files, which must hold no other, or counted in the
     records.
     """
-    if opening.most is not None or opening.called is not None:
-        raise InputError(
-            "what swapping guarantees is known for one record a person: leave --most and"
-            " --records out"
-        )
     if data is not None:
         # only these two tables are counted: the joint one is never read
-        plan = evolve(
-            declared,
-            invariants=margins,
-            count=opening.count,
-            where=opening.where,
-            id=opening.identity,
-        )
-        return build_scope(plan, data, opening, (), quiet=printing.quiet)[0].dataspace
+        plan = evolve(options.describe(), invariants=margins)
+        return build_scope(plan, data, options, ())[0].dataspace
     # Files of totals are counted already: these options would change nothing there.
-    if opening != o.Opening():
+    if options.given.has("count", "from_table", "where", "read_as", "id"):
         raise InputError(
-            "--count, --from, --where and --id are about records: give them with --data"
+            "--count, --from, --where, --read-as and --id are about records: give DATA with them"
         )
-    space = read_totals(totals, declared)
+    space = read_totals(totals, options.describe())
     for margin in margins:
         for name in margin.names:
             if name not in space.schema.names:
@@ -315,7 +292,7 @@ class _Report:
         twice = f"{2 * epsilon:.{digits}f}"
         say(
             f"Published: epsilon {once} for each record that differs ({_PAPER}), so {twice} for two"
-            " people who change places, with --swap-by derange. It grows with the largest stratum,"
+            " people who change places, with --rule derange. It grows with the largest stratum,"
             " though an attacker gains less in large ones: outcomes that hardly ever occur decide"
             " a pure epsilon."
         )
@@ -431,41 +408,81 @@ _WIDTH = 34
 _SHOWN_COUNTS = 6  # counts of a list that are printed
 
 
-@frozen(field_transformer=plain_defaults)
-class CellKeys:
-    """A perturbation table, and how many cells share a person."""
-
-    ptable: Path | None = option(
+@command
+def cell_keys(
+    *,
+    ptable: Path = argument(
         "A perturbation table of cell keys, of the R package ptable or of ONS.", "FILE"
-    )
-    cells: int | None = option(
-        "With --ptable: how many published cells count the same person (default 1).", "N", min=1
-    )
-    threshold: int | None = option(
-        "With --ptable: published counts below this are suppressed.", "N", min=0
-    )
+    ),
+    cells: int = option("How many published cells count the same person.", "N", default=1, min=1),
+    threshold: int = option("Published counts below this are suppressed.", "N", default=0, min=0),
+    printing: o.Printing,
+) -> None:
+    """Say what a perturbation table of cell keys publishes about one person."""
+    table = PerturbationTable.from_csv(read_text(ptable, "assess cell-keys"), str(ptable))
+    # the threshold is applied to what the table publishes
+    assessment = assess_cell_keys(table.suppressing(threshold), cells)
+    if printing.json:
+        print_json(_document(assessment))
+    else:
+        _print(assessment, ptable)
 
-    @property
-    def is_given(self) -> bool:
-        """Whether one of the options was given."""
-        return self != CellKeys()
 
-    def report(self, printing: o.Printing) -> None:
-        """Print what the table publishes."""
-        if self.ptable is None:
-            raise InputError(
-                "--cells and --threshold are about cell keys: give the perturbation table with"
-                " --ptable FILE"
-            )
-        text = o.read_text(self.ptable, "--ptable")
-        table = PerturbationTable.from_csv(text, str(self.ptable))
-        # the threshold is applied to what the table publishes
-        table = table.suppressing(self.threshold or 0)
-        assessment = assess_cell_keys(table, self.cells or 1)
-        if printing.json:
-            print_json(_document(assessment))
-        else:
-            _print(assessment, self.ptable)
+@command
+def opendp(
+    *,
+    statement: Path | None = argument(
+        "A JSON file of a privacy function (OpenDP) or of a dp-accounting event.",
+        "[FILE]",
+        None,
+        show_default=False,
+    ),
+    rows: int = option(
+        "Of a privacy function: the most rows of one person.", "N", default=1, min=1
+    ),
+    noise_multiplier: o.Text = option("DP-SGD: the noise, in clipping norms.", "NUMBER"),
+    sampling: o.Text = option("DP-SGD: how likely a record enters a batch.", "NUMBER"),
+    steps: int | None = option("DP-SGD: the number of batches.", "N"),
+    options: Annotated[o.Options, KNOWN],
+    exactness: Exactness,
+    printing: o.Printing,
+) -> None:
+    """Say what a release of OpenDP, dp-accounting or DP-SGD guarantees next to exact totals.
+
+    The event or function is accounted anew for the records that move together; the options that
+    say how many are those of `semidp guarantee`.
+    """
+    settings = (noise_multiplier, sampling, steps)
+    if statement is not None and settings == (None, None, None):
+        claim = _read_statement(statement, rows)
+    elif statement is None and noise_multiplier and sampling and steps is not None:
+        claim = _read_training(noise_multiplier, sampling, steps)
+    else:
+        raise InputError(
+            "give a JSON FILE of a privacy function or an event; or, of DP-SGD,"
+            " --noise-multiplier, --sampling and --steps together"
+        )
+    report_statement(claim, options, exactness, printing)
+
+
+def _read_training(multiplier: str, sampling: str, steps: int) -> Statement:
+    from dp_accounting import NeighboringRelation
+
+    noise, rate = exact(multiplier, "--noise-multiplier"), exact(sampling, "--sampling")
+    training = dp_sgd(float(noise), float(rate), steps)
+    # what Opacus and JAX-privacy report is about a record that is added or removed
+    reported = event_tradeoff(training, 1, NeighboringRelation.ADD_OR_REMOVE_ONE)
+    return Statement(reported, lambda a: event_tradeoff(training, a))
+
+
+def _read_statement(file: Path, rows: int) -> Statement:
+    """Return what a file of an event or of a privacy function states."""
+    document = read_document(file, "an event or a privacy function")
+    if "privacy_function" in document:
+        function = PrivacyFunction.from_json(document)
+        return Statement(function.evaluate(rows), lambda a: function.tradeoff(a, rows))
+    event = event_from_json(document)
+    return Statement(event_tradeoff(event, 1), lambda a: event_tradeoff(event, a))
 
 
 def _print(assessment: CellKeyAssessment, path: Path) -> None:
