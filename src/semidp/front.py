@@ -46,6 +46,7 @@ from semidp.publish.plan_settings import (
     open_records,
     read_margins,
 )
+from semidp.publish.results.place_maps import PlaceMap
 from semidp.publish.settings import Given, list_settings
 from semidp.publish.statistics.distribution.distribution_estimates import QUANTILES
 from semidp.publish.statistics.distribution.request import DistributionRequest
@@ -346,7 +347,7 @@ def release(
     note: Sequence[str] = (),
     round_to: int | None = None,
     mark_below: int | None = None,
-    map: Path | str | None = None,
+    map: PlaceMap | Path | str | None = None,
     map_key: str | None = None,
 ) -> Release:
     """Publish statistics of records with noise, next to totals that stay exact.

@@ -36,7 +36,7 @@ nest = ["band", "age"]
 tree = { young = ["0", "1", "2", "3", "4"], old = ["5", "6", "7", "8", "9"] }
 """
 NEST = "--nest state,county"
-LINKED = "--units homes.csv --link home --most 4"
+LINKED = "--units homes.csv --link home --most-members 4"
 BALL = "--exact sex --exact region"
 
 PLANS = {

@@ -4,6 +4,7 @@ import json
 import os
 import pty
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -125,11 +126,11 @@ def test_the_reporting_target_has_one_name_in_every_command(here: Semidp, tmp_pa
         here("release", OCCUPATIONS.path, *BOTH, "--mu", "1", "--ledger", "book.json", "--out", "s")
     )
     assert "(3.80" in good(here("ledger", "book.json", "--report-delta", "1e-4")).out
-    both = ("--rho", "1", "--delta", "1e-5", "--report-delta", "1e-4")
+    both = ("--rho", "1", "--delta", "1e-5")
     for words in (
-        ("release", OCCUPATIONS.path, *BOTH, "--out", "t"),
-        ("ledger", "new.json"),
-        ("guarantee", "--a", "2"),
+        ("release", OCCUPATIONS.path, *BOTH, "--out", "t", "--set", "report_delta=1e-4"),
+        ("ledger", "new.json", "--report-delta", "1e-4"),
+        ("guarantee", "--a", "2", "--report-delta", "1e-4"),
     ):
         assert "disagree" in one_sentence(here(*words, *both))
     (tmp_path / "plan.json").write_text(json.dumps(released["plan"]))
@@ -138,8 +139,8 @@ def test_the_reporting_target_has_one_name_in_every_command(here: Semidp, tmp_pa
         OCCUPATIONS.path,
         "--plan",
         "plan.json",
-        "--report-delta",
-        "1e-3",
+        "--set",
+        "report_delta=1e-3",
         "--out",
         "u",
     )
@@ -182,10 +183,9 @@ def test_demo_is_a_full_release(here: Semidp, tmp_path: Path) -> None:
     folder = tmp_path / "build" / "demo"
     assert {path.name for path in folder.iterdir()} == FILES
     assert Release.load(folder).private
-    assert (
-        "$ semidp release california_schools.csv --nest county,district --table district,meals"
-        in done.out
-    )
+    command = done.out.splitlines()[0]
+    assert command.startswith("semidp release build/california_schools.csv --nest county,district")
+    good(here(*shlex.split(command)[1:]))  # as it is printed
     report = (folder / "report.html").read_text()
     assert report.count('<details class="branch">') == 45  # counties
     assert "<summary>Alameda <span" in report
@@ -194,6 +194,15 @@ def test_demo_is_a_full_release(here: Semidp, tmp_path: Path) -> None:
     assert (
         good(here("demo", "--format", "json", "--quiet")).json["report"] == "build/demo/report.html"
     )
+
+
+def test_demo_writes_a_small_file_and_no_other(here: Semidp, tmp_path: Path) -> None:
+    done = good(here("demo", "--data", "people.csv"))
+    good(here(*shlex.split(done.out.splitlines()[-1])[1:]))
+    good(here("demo", "--data", "people.csv"))  # the same file again
+    (tmp_path / "people.csv").write_text("mine\n")
+    assert "people.csv exists already" in one_sentence(here("demo", "--data", "people.csv"))
+    assert (tmp_path / "people.csv").read_text() == "mine\n"
 
 
 @pytest.mark.parametrize(

@@ -171,7 +171,8 @@ RELEASES = {
         "age=0,100",
         "--mu",
         "1",
-        "--sampling",
+        "--set",
+        "sampling=true",
     ),
     "product": (*TABLE, "--table", "region,paid", "--levels", "paid=0,1", "--mu", "1"),
     "exchange": (*TABLE, "--adjacency", "exchange", "--epsilon", "1"),
@@ -246,9 +247,7 @@ def options(*pairs: tuple[str, st.SearchStrategy[str]]) -> st.SearchStrategy[lis
     return st.lists(one, max_size=4).map(lambda drawn: list(itertools.chain.from_iterable(drawn)))
 
 
-BUDGET = [
-    (option, numbers) for option in ("--epsilon", "--rho", "--mu", "--delta", "--report-delta")
-]
+BUDGET = [(option, numbers) for option in ("--epsilon", "--rho", "--mu", "--delta")]
 assigned = st.builds("{}={}".format, names, st.lists(numbers | names, max_size=3).map(",".join))
 # What is right but for one number, so that it passes the checks of words before it.
 LARGE = ["1e300", "1e308", "1e309", "1e400", "9" * 400, "1e-400", "-1e400", "1/0", "nan", "inf"]

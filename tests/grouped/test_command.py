@@ -130,7 +130,7 @@ def test_a_rehearsal_draws_nothing(call, pupils):
             ["--group", "school", "--mean", "score"],
             "needs declared bounds, two numbers (--bounds score=0,100)",
         ),
-        (["--group", "school"], "say what to publish of the groups"),
+        (["--group", "school"], "--group works only with --mean"),
         (
             ["--group", "school", "--proportion", "score"],
             "needs zeros and ones, and 'score' holds other values",
@@ -138,7 +138,7 @@ def test_a_rehearsal_draws_nothing(call, pupils):
         (["--mean", "score", "--bounds", "score=0,1"], "say by which groups"),
         (
             ["--group", "school", "--proportion", "score", "--bounds", "age=0,1"],
-            "name 'age', of which nothing",
+            "names 'age', and no statistic",
         ),
         (
             ["--group", "school", "--mean", "sex", "--bounds", "sex=0,1"],

@@ -420,8 +420,8 @@ def test_options_ask_for_it(
         "grid=score=20",
         "--line",
         "score=15,10",
-        "--level",
-        "0.9",
+        "--set",
+        "level=0.9",
         "--mu",
         "2",
         "--seed",
@@ -434,7 +434,7 @@ def test_options_ask_for_it(
     )
     capsys.readouterr()
     assert command([*asked, "--line", "age=3", "--mu", "2", "--dry-run"]) == 2
-    assert "there is no distribution of 'age'" in capsys.readouterr().err
+    assert "--line names 'age', and no statistic" in capsys.readouterr().err
     assert (
         command(
             [

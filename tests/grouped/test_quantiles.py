@@ -565,7 +565,7 @@ def test_the_command_line_chooses_quantiles_by_state_beside_exact_counties(
         (["--median", "score", "--mu", "1"], "(--group a)"),
         (
             ["--group", "state", "--mean", "score", "--mu", "1", "--set", "quantile_level=0.9"],
-            "is for --median",
+            "works only with --median",
         ),
         (
             ["--group", "state", "--median", "score", "--set", "quantile_level=2", "--mu", "1"],
@@ -574,7 +574,7 @@ def test_the_command_line_chooses_quantiles_by_state_beside_exact_counties(
         (["--group", "state", "--mu", "1"], "--median"),
         (
             ["--group", "state", "--median", "score", "--set", "mechanism=laplace", "--mu", "1"],
-            "leave --set mechanism=out",
+            "leave --set mechanism=… out",
         ),
     ):
         assert command([*shared, *wrong, "--out", str(tmp_path / "no")]) == 2

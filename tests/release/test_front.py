@@ -130,10 +130,10 @@ def test_a_missing_level_is_refused_in_the_sentence_of_the_command() -> None:
     ("options", "sentence"),
     [
         ({}, "has no privacy budget"),
-        ({"mu": 1, "rho": 1}, "give one of epsilon, rho and mu"),
+        ({"mu": 1, "rho": 1}, "rho= and mu= cannot be given together"),
         ({"mu": 1, "partition": "state"}, "give out, the folder"),
         ({"mu": 1, "levels": {"age": ["1"]}, "bins": {"age": [0, 1]}}, "levels and bins"),
-        ({"mu": 1, "null_levels": {"sex": "?"}}, "null_levels need the levels of sex"),
+        ({"mu": 1, "null_level": {"sex": "?"}}, "null_level= needs the levels of 'sex'"),
     ],
 )
 def test_slips_are_refused_in_a_sentence(options: dict[str, Any], sentence: str) -> None:

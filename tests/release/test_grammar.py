@@ -126,7 +126,9 @@ ASKED = {
 @pytest.mark.parametrize("name", ASKED)
 @pytest.mark.parametrize("adjacency", ["worst-case", "exchange"])
 def test_a_release_of_one_group_is_described_in_english(name, adjacency):
-    options = {"exact": ["ward"], "levels": {"sex": ["f", "m"]}, "adjacency": adjacency}
+    options = {"exact": ["ward"], "adjacency": adjacency}
+    if "table" in name:
+        options["levels"] = {"sex": ["f", "m"]}
     release = semidp.release(ONE_GROUP, *ASKED[name], mu=1, **options)
     said = [sentences.counted_text(release.scope), sentences.together_text(release.scope)]
     said += [*sentences.noisy_part(release), *sentences.exact_part(release.scope.dataspace)]

@@ -67,7 +67,7 @@ def released(places: PlaceMap | None, mu: float = 1) -> Release:
         levels={"region": PLACES, "ill": ["n", "y"]},
         mu=mu,
         randomness=SeededRandomness(1),
-        presentation={"places": places},
+        map=places,
     )
 
 
@@ -283,7 +283,7 @@ def test_a_map_of_other_places_is_refused_before_anything_is_charged(tmp_path: P
                 mu=1,
                 ledger=ledger,
                 out=out,
-                presentation={"places": elsewhere},
+                map=elsewhere,
             )
     assert not ledger.own_charges
     assert not (tmp_path / "out").exists()

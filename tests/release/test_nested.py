@@ -488,17 +488,8 @@ def test_an_odds_ratio_and_a_regression_beside_a_nested_feature(
     file: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     nest = ["--nest", "state,county,tract", "--epsilon", "1"]
-    kept = [
-        "--where",
-        "state <> 'DC'",
-        "--rows",
-        "sex",
-        "--columns",
-        "state",
-        "--invariant",
-        "county",
-    ]
-    assert command(["test", file, *kept, *nest]) == 0
+    kept = ["--where", "state <> 'DC'", "--odds-ratio", "sex,state", "--exact", "county"]
+    assert command(["release", file, *kept, *nest, "--out", str(tmp_path / "tested")]) == 0
     assert "x11: sex = f and state = AL" in capsys.readouterr().out
     regress = ["--regress", "score", "--bounds", "score=0,10", *nest, "--out"]
     assert command(["release", file, *regress, str(tmp_path / "state"), "--on", "state,sex"]) == 0

@@ -89,7 +89,7 @@ def test_who_has_more_records_is_refused_without_saying_how_many():
         ({"most": True}, "whole number from 1"),
         ({"most": 5, "adjacency": "definition"}, "literal reading"),
         ({"most": 5, "count": "n"}, "count and id cannot both"),
-        ({"records": "stays"}, "give most= with it"),
+        ({"records": "stays"}, "works only with most="),
         ({"most": 5, "id": "outcome"}, "cannot be a feature or an outcome"),
     ],
 )
@@ -322,21 +322,8 @@ def test_the_odds_ratio_of_several_records_is_refused(tmp_path, capsys):
     people = tmp_path / "visits.csv"
     rows = [f"{row // 3},{'fm'[row % 2]},{'yn'[row % 5 == 0]}" for row in range(300)]
     people.write_text("\n".join(["who,sex,ill", *rows]) + "\n")
-    asked = [
-        "test",
-        str(people),
-        "--rows",
-        "sex",
-        "--columns",
-        "ill",
-        "--mu",
-        "1",
-        "--seed",
-        "1",
-        "-q",
-        "--id",
-        "who",
-    ]
+    asked = ["release", str(people), "--odds-ratio", "sex,ill", "--mu", "1", "--id", "who"]
+    asked += ["--out", str(tmp_path / "tested")]
     # the test is exact for independent records: alike ones of a person make it reject too often
     assert command([*asked, "--most", "3"]) == 2
     assert "one who may have 3: ask a table of both features" in capsys.readouterr().err

@@ -142,14 +142,14 @@ def test_forged_formats_of_a_workbook_are_found_out(
 
 
 def test_how_a_release_is_presented_is_in_the_report_and_read_back(tmp_path: Path) -> None:
-    shown = Presentation(
+    release = released(
+        semidp.table("sex", "code"),
         title="Pay & codes",
         contact="a@b.example",
-        notes=("First.", "Second."),
+        note=("First.", "Second."),
         round_to=5,
         mark_below=8,
     )
-    release = released(semidp.table("sex", "code"), presentation=shown)
     release.save(tmp_path / "out", form="xlsx")
     again = Release.load(tmp_path / "out")
     assert again.presentation.title == "Pay & codes"
@@ -189,7 +189,7 @@ def test_exact_counts_are_rounded_nowhere(tmp_path: Path) -> None:
         exact=["sex"],
         levels={"code": ["a", "b"]},
         mu=1,
-        presentation={"round_to": 5},
+        round_to=5,
     )
     release.save(tmp_path / "out", form="xlsx")
     page = (tmp_path / "out" / "report.html").read_text()
@@ -222,11 +222,8 @@ def test_a_table_that_a_sheet_does_not_hold_is_refused_before_anything_is_charge
 ) -> None:
     monkeypatch.setattr(presentation, "MOST_ROWS", 7)
     ledger = semidp.Ledger.create(tmp_path / "ledger.json", semidp.Budget.gdp(2))
-    asked = {"workbook": True}
     with pytest.raises(Refused, match="'table' has 8 rows, and a sheet of a workbook holds 7"):
-        released(
-            semidp.table("sex", "code"), ledger=ledger, out=tmp_path / "out", presentation=asked
-        )
+        released(semidp.table("sex", "code"), ledger=ledger, out=tmp_path / "out", write="xlsx")
     assert not ledger.account().charges
     assert not (tmp_path / "out").exists()
 

@@ -19,7 +19,7 @@ PLACES = (("state", "county"), (("A", "a1"), ("A", "a2"), ("B", "b1"), ("B", "b2
 SEX = (("sex",), FLAT["sex"])
 WARD = (("ward",), FLAT["ward"])
 TENURE = (("tenure",), (("o",), ("r",)))
-OPTIONS = {"mu": 1, "shares": {"tables": 1000, "units:tables": 1}}
+OPTIONS = {"mu": 1, "share": {"tables": 1000, "units:tables": 1}}
 
 
 def draw_members(own, features, blocks, tables, units=7):

@@ -154,7 +154,7 @@ def draw_town_case(rng: random.Random, row: str, relation: str) -> TownCase:
     if rng.random() < 0.7:
         # nearly all for one kind: its claim is then attained
         kind = rng.choice(["tables", "units:tables"])
-        options = {**options, "shares": {"tables": 1, "units:tables": 1, kind: 1000}}
+        options = {**options, "share": {"tables": 1, "units:tables": 1, kind: 1000}}
     if len(tree[0]) > 1 and rng.random() < 0.05:
         options = {**options, "partition": "state"}
     if row == "top code":
@@ -191,7 +191,7 @@ def build_town_case(
         "link": "home",
         "protect": homes.protect,
         "least": homes.least,
-        "most": homes.most,
+        "most_members": homes.most,
         "schema": semidp.Schema(features),
         "exact": exact,
         "adjacency": "exchange" if relation == "exchange" else "worst-case",

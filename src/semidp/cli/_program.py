@@ -42,12 +42,13 @@ from semidp.cli.analyze import analyze, compare
 from semidp.cli.assess import cell_keys, opendp, swap
 from semidp.cli.audit import audit
 from semidp.cli.census import ESTIMATE_EXAMPLES, census, estimate, reproduce
+from semidp.cli.demo import demo
 from semidp.cli.disclosure import disclosure
 from semidp.cli.explore import explore
 from semidp.cli.guarantee import guarantee
 from semidp.cli.intervals import intervals, model
 from semidp.cli.ledger import ledger
-from semidp.cli.release import check, combine, demo, release, show
+from semidp.cli.release import check, combine, release, show
 from semidp.cli.resume import discard, resume
 from semidp.cli.synthesize import synthesize
 from semidp.cli.test import association
@@ -256,7 +257,10 @@ COMMANDS: dict[Callable[..., None], tuple[str, tuple[str, ...]]] = {
         "the paper's figures, as published and corrected",
         ("semidp reproduce adjacency census --out studies",),
     ),
-    demo: ("a first release, of data in the package", ("semidp demo --out demo",)),
+    demo: (
+        "a first release, of data in the package",
+        ("semidp demo", "semidp demo --data people.csv"),
+    ),
 }
 """Each command, what it answers, and examples for its help; the tests run them."""
 

@@ -1,5 +1,5 @@
-"""``semidp release``, ``show``, ``check``, ``combine`` and ``demo``: the main job, its result
-again, what the checker says of it, one release from several, a first look.
+"""``semidp release``, ``show``, ``check`` and ``combine``: the main job, its result again, what
+the checker says of it, one release from several.
 """
 
 import os
@@ -8,12 +8,11 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import typer
-from attrs import asdict, evolve
+from attrs import evolve
 
 import semidp.cli._options as o
 from semidp.cli._command import argument, command, option
@@ -281,55 +280,6 @@ def _on_trust(found: Recheck, key: Path | None) -> list[tuple[str, str]]:
             ("", f"- {trust.what} ({shown}{f' and {further:,} more' if further > 0 else ''})")
         )
     return rows
-
-
-@command
-def demo(
-    *,
-    out: Path = option(
-        "The folder to write; an earlier demo is replaced.", default=Path("build/demo")
-    ),
-    printing: o.Printing,
-) -> None:
-    """Release the pupils of 420 California school districts who qualify for reduced-price meals;
-    enrolment is exact.
-    """
-    data = str(files("semidp") / "data" / "california_schools.csv")
-    # One exact table, of districts: a = 2 records change together, and Δ2² = 2a² = 8 where both
-    # are of one district. So mu = 1 needs the scale √8 = 2.83; the projection leaves 2.83/√2 = 2
-    # a cell.
-    words = [
-        *("--nest", "county,district", "--table", "district,meals", "--exact", "district"),
-        *(
-            "--levels",
-            "meals=no,yes",
-            "--count",
-            "count",
-            "--mu",
-            "1",
-            "--out",
-            str(out),
-            "--force",
-        ),
-    ]
-    printed = not (printing.json or printing.silent)
-    if printed:
-        echo(f"$ semidp release california_schools.csv {shlex.join(words)}\n")
-    release(
-        data=data,
-        nest=["county,district"],
-        table=["district,meals"],
-        invariant=["district"],
-        levels=["meals=no,yes"],
-        count="count",
-        mu="1",
-        out=out,
-        force=True,
-        **asdict(printing),
-    )
-    if printed:
-        with in_place(f"the release {out}"):
-            echo(f"\nOpen {out / REPORT} in a browser; the table is in {out / 'table.csv'}.")
 
 
 def _unfinished_text(out: Path) -> str | None:

@@ -399,7 +399,10 @@ def _read_presentation(given: Given) -> Presentation:
 
 def read_places(given: Given) -> PlaceMap | None:
     """Return the outlines of places that ⟨map⟩ names."""
-    return None if given["map"] is None else PlaceMap.read(Path(given["map"]), given["map_key"])
+    places = given["map"]
+    if places is None or isinstance(places, PlaceMap):
+        return places
+    return PlaceMap.read(Path(places), given["map_key"])
 
 
 def read_text(path: Path, option: str) -> str:

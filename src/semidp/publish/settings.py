@@ -490,6 +490,7 @@ RUNNING = (
         help="Outlines of places (GeoJSON or TopoJSON), to draw results by place as maps.",
         shape=Shape.file,
         metavar="FILE",
+        type="PlaceMap | Path | str | None",
     ),
     Setting(
         name="map_key",
