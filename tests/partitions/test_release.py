@@ -31,7 +31,7 @@ from semidp.publish import GroupRequest, TableRequest
 from semidp.publish.parts import prepared_blocks
 from semidp.publish.rechecking.release_check import disagreements
 from semidp.publish.statistics.tables.by_parts import joint, measuring
-from semidp.publish.statistics.tables.by_parts.cut_tables import estimate_branch_tables
+from semidp.publish.statistics.tables.by_parts.part_tables import estimate_branch_tables
 from tests.partitions.conftest import FEATURES, PATHS, plan, records, run_partitioned
 
 

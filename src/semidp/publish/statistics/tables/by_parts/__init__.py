@@ -5,9 +5,9 @@ counts and measures one part once.
 
 - *Joint* (`joint`): all blocks are put together and published as in one piece; each part holds its
   rows. So it is where a number depends on several parts, and for linked files.
-- *Separate* (`separate`, `separate_steps`, `separate_fits`): each part is estimated and fitted by
-  itself, under tables at the cut that are published first. So it is wherever that gives the same,
-  and the only way for tables that no machine holds.
+- *Separate* (`separate`, `separate_steps`, `separate_fits`, `part_tables`): each part is estimated
+  and fitted by itself, under tables at the cut that are published first. So it is wherever that
+  gives the same, and the only way for tables that no machine holds.
 
-`parts_words` has what is said of both.
+`parts_words` and `joint_words` have what is said of them.
 """

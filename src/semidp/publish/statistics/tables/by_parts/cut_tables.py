@@ -18,9 +18,8 @@ from numpy.typing import NDArray
 from semidp.errors import DataError, InputError
 from semidp.promise.mechanisms.branch_noise import BranchNoise, mechanism_above
 from semidp.promise.mechanisms.mechanism import Mechanism
-from semidp.promise.mechanisms.residual_laws import residual_variance
 from semidp.promise.mechanisms.residual_noise import ResidualMechanism
-from semidp.promise.schema.margins import Floats, View, list_axes
+from semidp.promise.schema.margins import View, list_axes
 from semidp.promise.schema.schema import Schema
 from semidp.promise.sensitivity.branches import BranchSpace, Cut
 from semidp.promise.sensitivity.products import ProductSpace
@@ -392,39 +391,3 @@ def select_part_rows(table: PublishedTable, depth: str, node: int) -> PublishedT
     return PublishedTable(
         table.name, rows, counts, estimate, errors, fitted, half_widths, counted=table.counted
     )
-
-
-def estimate_branch_tables(
-    branch: BranchNoise,
-    noisy: Mapping[View, NDArray[np.int64]],
-    above: Sequence[tuple[Floats, Floats]],
-) -> list[tuple[Floats, Floats]]:
-    """Return the estimate of each table and the variance of each of its cells, from the
-    residuals below the cut.
-
-    `above` has for each table its estimate at the cut for this node, and the variance of that.
-    """
-    space, residuals = branch.space, branch.space.residuals
-    estimates, variances = [], []
-    for number, (row, square) in enumerate(above):
-        estimates.append(np.array(space.divide_below_cut(row, number)))
-        variances.append(np.array(space.divide_below_cut(square, number, 2)))
-    for number, view in enumerate(space.views):
-        for small, exact_part in space.exact_residuals.items():
-            depths = zip(small, view, strict=True)
-            if all(one <= other for one, other in depths):
-                estimates[number] += residuals.spread(exact_part, small, view)
-    for small, holders in space.holders.items():
-        scale = residuals.scale(small)
-        centred = residuals.center(small, noisy[small] / scale)
-        variance_before = residual_variance(branch.law, branch.sigma2[small], scale)
-        centred_variance = residuals.centred_variance(small, variance_before)
-        for number in holders:
-            view = space.views[number]
-            estimates[number] += residuals.spread(centred, small, view)
-            variances[number] += residuals.spread(centred_variance, small, view, power=2)
-    tables = []
-    for number, view in enumerate(space.views):
-        estimate = space.restore_full_table(estimates[number], view)
-        tables.append((estimate, space.restore_full_table(variances[number], view)))
-    return tables

@@ -24,14 +24,13 @@ from semidp.publish.statistics.tables.by_parts.measuring import (
     read_stored,
     stored_path,
 )
-from semidp.publish.statistics.tables.by_parts.separate import (
+from semidp.publish.statistics.tables.by_parts.part_tables import (
     RowAtCut,
-    SeparateTables,
-    begin_separate,
     build_part,
     estimate_part,
     fit_nobody,
 )
+from semidp.publish.statistics.tables.by_parts.separate import SeparateTables, begin_separate
 from semidp.publish.statistics.tables.by_parts.separate_fits import CutFit, PartFit
 from semidp.publish.statistics.tables.fitting import StoredFit, fit_product, nearest_whole
 from semidp.publish.statistics.tables.residual_files import residual_columns
