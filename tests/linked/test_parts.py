@@ -16,6 +16,7 @@ from attrs import evolve
 import semidp as sd
 from semidp.errors import DataError, InputError, Refused
 from semidp.promise.accounting.ledger import Ledger
+from semidp.promise.confidential import reveal
 from semidp.promise.documents import digest, read_document
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.progress import silent
@@ -207,7 +208,7 @@ def test_without_noise_parts_hold_the_residuals_of_the_records(name, tmp_path):
     """Every entry is measured by one part or at the cut: none is left out, none is another's."""
     plan, data = case(name, "1e12")
     made = run_partitioned(plan, data, tmp_path / "parts", "state", randomness=SeededRandomness(4))
-    (values,) = sd.prepare(plan, data).values
+    values = reveal(sd.prepare(plan, data).values[0])
     assert np.array_equal(made.results[0].noisy, values)
     assert np.abs(values).max() > 0
 
@@ -217,7 +218,7 @@ def test_the_noise_of_parts_is_that_of_the_whole(tmp_path):
     """Standardised by the σ² of one piece it has variance 1; twins of 0.7 and 1.3 σ have not."""
     plan, data = case("three depths with tenure")
     prepared = sd.prepare(plan, data)
-    (mechanism,), (values,) = prepared.mechanisms, prepared.values
+    (mechanism,), values = prepared.mechanisms, reveal(prepared.values[0])
     squares = []
     for seed in range(3):
         place, seeded = tmp_path / f"parts-{seed}", SeededRandomness(seed)

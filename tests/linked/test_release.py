@@ -10,6 +10,7 @@ import pytest
 import semidp
 from semidp.errors import BudgetExceeded, DataError, InputError, Refused
 from semidp.promise.accounting.ledger import Ledger
+from semidp.promise.confidential import reveal
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.linked import LinkedDataspace
@@ -241,7 +242,7 @@ def test_standard_errors_and_intervals_are_true_after_the_agreement():
         budget=semidp.Budget.zcdp("1/4"),
     )
     prepared = semidp.prepare(plan, LinkedData(persons, homes))
-    (mechanism,), (values,) = prepared.mechanisms, prepared.values
+    (mechanism,), values = prepared.mechanisms, reveal(prepared.values[0])
     space, agreement, draws = mechanism.space, mechanism.agreement, 600
     truth = [agreement.residuals(*space.split(values.astype(float)))]
     noisy = values + mechanism.noises(draws, SeededRandomness(9))

@@ -10,6 +10,7 @@ import pytest
 import semidp
 from semidp.errors import DataError, InputError
 from semidp.promise.accounting.ledger import Ledger
+from semidp.promise.confidential import reveal
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.publish.plan import Plan
 from semidp.publish.sources import linked_records
@@ -84,7 +85,7 @@ def stored(request, tmp_path, monkeypatch):
 def units_by_size(plan, data):
     """The confidential table of units that a plan reads, from its residuals."""
     prepared = semidp.prepare(plan, data)
-    (mechanism,), (values,) = prepared.mechanisms, prepared.values
+    (mechanism,), values = prepared.mechanisms, reveal(prepared.values[0])
     tables = []
     residuals = mechanism.agreement.residuals(*mechanism.space.split(values.astype(float)))
     for kind, of_kind in zip(mechanism.space.kinds, residuals, strict=True):

@@ -11,6 +11,7 @@ from attrs import evolve
 import semidp
 from semidp.errors import DataError, InputError, SchemaError
 from semidp.promise.accounting.ledger import Ledger
+from semidp.promise.confidential import reveal
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.publish.linked_survey import computed_features, linked_units, with_units
 from semidp.publish.plan import Plan
@@ -56,7 +57,7 @@ def counted_children(persons, homes):
 def test_an_aggregate_is_counted_as_by_hand():
     persons, homes = homes_and_persons()
     ready = prepared(plan_of({"children": COUNTED}))
-    (values,), (mechanism,) = ready.values, ready.mechanisms
+    values, (mechanism,) = reveal(ready.values[0]), ready.mechanisms
     units = mechanism.space.units
     _, of_units = mechanism.agreement.residuals(*mechanism.space.split(values.astype(float)))
     (table,) = [

@@ -11,6 +11,7 @@ from semidp import Budget, Feature, InputError, Plan, Release, run
 from semidp.assess import claims_of_release
 from semidp.cli import run as semidp
 from semidp.errors import Refused
+from semidp.promise.confidential import reveal
 from semidp.promise.mechanisms.residual_noise import ResidualMechanism
 from semidp.promise.mechanisms.selection import choose, residual_plan
 from semidp.promise.noise.randomness import SeededRandomness
@@ -179,7 +180,7 @@ def test_any_sum_of_cells_has_an_exact_standard_error(case):
     draws = 20_000
     total = np.zeros(draws)
     for (request, mechanism), values in zip(
-        prepared.calibrated_requests, prepared.values, strict=True
+        prepared.calibrated_requests, map(reveal, prepared.values), strict=True
     ):
 
         def weighed(noisy, request=request, mechanism=mechanism) -> float:

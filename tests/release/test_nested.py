@@ -16,6 +16,7 @@ from semidp import Budget, Feature, Plan, Release, prepare, run
 from semidp.cli import run as command
 from semidp.errors import DataError, SchemaError, SemidpError
 from semidp.present.report.report_page import html
+from semidp.promise.confidential import reveal
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Nest
@@ -207,7 +208,7 @@ def test_a_finer_column_also_gives_sums_by_group() -> None:
     for state, county, score in zip(data["state"], data["county"], data["score"], strict=True):
         sums[state, county] = sums.get((state, county), 0) + int(score)
     plan = Plan([group], invariants=["county"], features=[PLACES])
-    values = prepare(plan, {k: data[k] for k in ("tract", "score")}).values[0]
+    values = reveal(prepare(plan, {k: data[k] for k in ("tract", "score")}).values[0])
     assert values.tolist() == [
         sums[path[:2]] for path in dict.fromkeys(path[:2] for path in PATHS) for path in [path]
     ]

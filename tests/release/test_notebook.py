@@ -19,6 +19,7 @@ from matplotlib.figure import Figure
 import semidp
 from semidp.assess import audit_mechanism, worst_pair
 from semidp.errors import SchemaError
+from semidp.promise.confidential import reveal
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.schema.features import Nest
 from semidp.publish.sources.opening import open_source
@@ -210,7 +211,7 @@ def test_data_come_from_any_of_them(frame: Callable[[dict[str, Any]], Any]) -> N
     )
     seen = semidp.prepare(plan, frame({**PEOPLE, "note": [None, *"abcdef"]}))
     assert seen.scope.dataspace.value(semidp.Margin("sex")).counts.tolist() == [3, 4]
-    assert seen.values[0].tolist() == [[1, 2, 0, 0], [3, 0, 1, 0]]
+    assert reveal(seen.values[0]).tolist() == [[1, 2, 0, 0], [3, 0, 1, 0]]
 
 
 def test_a_table_is_data_too() -> None:
@@ -219,7 +220,7 @@ def test_a_table_is_data_too() -> None:
     plan = semidp.Plan(
         [semidp.publish.TableRequest(["sex", "region"], semidp.Budget.gdp(1))], ["sex"], [REGION]
     )
-    assert np.array_equal(semidp.prepare(plan, table).values[0], table.counts)
+    assert np.array_equal(reveal(semidp.prepare(plan, table).values[0]), table.counts)
     with pytest.raises(semidp.InputError, match="a WHERE could keep"):
         open_source(table, where="sex = 'f'")
     with pytest.raises(SchemaError, match="there is no column 'people'"):

@@ -29,6 +29,7 @@ from semidp.present.explore.explorer_page import Page
 from semidp.present.explore.plan_forecasts import PlanForecasts
 from semidp.promise.accounting.ledger import Ledger
 from semidp.promise.accounting.recorded_queries import mechanism_from_record
+from semidp.promise.confidential import reveal
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.dataspace import Dataspace, Margin
@@ -145,7 +146,7 @@ def test_it_is_prepared_and_measured(plan: Plan) -> None:
     assert prepared.guarantee.tradeoff == gaussian(1)
     # two records, two places each
     assert [mechanism.scale for mechanism in prepared.mechanisms] == [4.0]
-    assert prepared.values[0].tolist() == [TOTAL]
+    assert reveal(prepared.values[0]).tolist() == [TOTAL]
     (result,) = semidp.run(plan, PEOPLE, SeededRandomness(4)).results
     (sheet,) = result.estimates
     assert abs(sheet.values[0] - TOTAL) < 8 * sheet.standard_errors[0]

@@ -22,6 +22,7 @@ from semidp.assess.pairs import Pair, make_pair
 from semidp.assess.rank_pairs import worst_histograms
 from semidp.assess.worst_moves import worst_move, worst_product_move
 from semidp.errors import DataError, InputError, Refused, SemidpError
+from semidp.promise.confidential import reveal
 from semidp.promise.guarantee import Scope
 from semidp.promise.mechanisms.canonical_cell import CellSpace
 from semidp.promise.mechanisms.exponential import ExponentialMechanism
@@ -385,7 +386,7 @@ def given_pairs(
             dataset.check_totals(reader, scope)
             measured = []
             for request, claim in zip(plan.requests, claims, strict=True):
-                measured.append(request.read(reader, scope, claim.mechanism.space))
+                measured.append(reveal(request.read(reader, scope, claim.mechanism.space)))
             values.append(measured)
     _check_adjacent(first, second, adjacency or scope.adjacency, scope)
     pairs = []

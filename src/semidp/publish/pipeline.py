@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from semidp._version import __version__
 from semidp.errors import InputError
 from semidp.promise.accounting.ledger import Ledger, Session
+from semidp.promise.confidential import Confidential
 from semidp.promise.files import new_folder
 from semidp.promise.guarantee import Guarantee, Scope
 from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
@@ -59,7 +60,6 @@ _DEPENDENCIES = (
     "matplotlib",
     "openpyxl",
 )
-_LARGEST_VALUE = 2**57  # noise of any scale that is served, and the fit, find room above it
 
 
 def _nothing_to_finish(folder: Path, passing: Collection[str]) -> None:
@@ -234,7 +234,7 @@ class Prepared:
     scope: Scope
     mechanisms: tuple[Mechanism, ...]
     guarantee: Guarantee
-    values: tuple[NDArray[np.int64], ...] = field(default=(), repr=False)
+    values: tuple[Confidential[NDArray[np.int64]], ...] = field(default=(), repr=False)
     choices: tuple[str, ...] = ()
 
     @property
@@ -324,13 +324,6 @@ def prepare(plan: Plan, data: Any, *, memory: int | None = None) -> Prepared:
             request.read(reader, scope, mechanism.space)
             for request, mechanism in prepared.calibrated_requests
         )
-    # Refused here, while nothing is charged: noise needs room above the values.
-    for request, numbers in zip(prepared.plan.requests, values, strict=True):
-        if numbers.size and max(-int(numbers.min()), int(numbers.max())) >= _LARGEST_VALUE:
-            raise InputError(
-                f"{request.name!r} has numbers beyond 2^57, which exact arithmetic here does not"
-                " cover"
-            )
     return replace(prepared, values=values)
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from semidp.errors import DataError, SchemaError
 from semidp.promise.accounting.ledger import Ledger
+from semidp.promise.confidential import Confidential
 from semidp.promise.guarantee import Scope
 from semidp.promise.mechanisms.canonical_cell import transpose_counts
 from semidp.promise.noise.randomness import Randomness
@@ -95,7 +96,7 @@ def odds_ratio_test(
         Scope(dataspace, None, mechanism.guarantee.adjacency),
         (mechanism,),
         mechanism.guarantee,
-        (x11,),
+        (Confidential(x11),),
     )
     label = f"odds ratio of {rows} and {columns}"
     options = RunOptions(randomness=randomness, ledger=ledger, label=label)

@@ -7,6 +7,7 @@ import numpy as np
 from attrs import Factory, field, frozen
 from numpy.typing import NDArray
 
+from semidp.promise.confidential import Confidential
 from semidp.promise.guarantee import Scope
 from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
 from semidp.promise.mechanisms.selection import AUTO
@@ -14,7 +15,7 @@ from semidp.promise.progress import Progress
 from semidp.promise.sensitivity.query_space import QuerySpace
 from semidp.promise.tradeoff.budget import Budget
 from semidp.publish.results.role_columns import Sheet, estimate_columns, noisy_column
-from semidp.publish.sources.reader import Reader
+from semidp.publish.sources.reader import Reader, conceal
 from semidp.publish.statistics.protocol.request_defaults import (
     OwnBudget,
     checked_budget,
@@ -62,10 +63,12 @@ class LevelTotalRequest(OwnBudget):
         """Return how far the total can move."""
         return LevelTotalSpace(scope.dataspace, scope.adjacency, self.feature)
 
-    def read(self, reader: Reader, scope: Scope, space: QuerySpace) -> NDArray[np.int64]:
+    def read(
+        self, reader: Reader, scope: Scope, space: QuerySpace
+    ) -> Confidential[NDArray[np.int64]]:
         """Return the confidential total."""
         counts = reader.table([self.feature]).counts
-        return np.array([int((counts * np.arange(counts.size)).sum())])
+        return conceal(self.name, np.array([int((counts * np.arange(counts.size)).sum())]))
 
     def publish(
         self, mechanism: Mechanism, measured: Measurement, scope: Scope, progress: Progress

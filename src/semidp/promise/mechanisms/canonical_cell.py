@@ -14,6 +14,7 @@ from attrs import frozen
 from numpy.typing import ArrayLike, NDArray
 
 from semidp.errors import InputError, Refused
+from semidp.promise.confidential import Confidential, reveal
 from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
 from semidp.promise.noise.canonical import CanonicalNoise, canonical_noise, find_claimable_curve
 from semidp.promise.noise.randomness import Randomness, SystemRandomness
@@ -258,13 +259,15 @@ class CanonicalMechanism(Mechanism):
         return np.array(steps, dtype=np.int64).reshape(count, 1)
 
     def measure(
-        self, values: NDArray[np.int64], randomness: Randomness | None = None
+        self,
+        values: Confidential[NDArray[np.int64]] | NDArray[np.int64],
+        randomness: Randomness | None = None,
     ) -> Measurement:
         """Add the noise to x11 in steps of the grid; no bit depends on floating-point arithmetic
         with x11.
         """
         source = SystemRandomness() if randomness is None else randomness
-        noisy = (values << self.bits) + self.noise(source)
+        noisy = (reveal(values) << self.bits) + self.noise(source)
         return Measurement(noisy, self.publish(noisy), self.name, self.claim, source.secure)
 
     def measure_many(

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.errors import InputError
+from semidp.promise.confidential import Confidential, reveal
 from semidp.promise.exact import round_up, sqrt_down
 from semidp.promise.mechanisms.gaussian import mu_within, rho_within
 from semidp.promise.mechanisms.mechanism import (
@@ -109,12 +110,15 @@ class ExponentialMechanism(Mechanism):
         raise InputError("values are chosen here, and no noise is added: measure histograms")
 
     def measure(
-        self, values: NDArray[np.int64], randomness: Randomness | None = None
+        self,
+        values: Confidential[NDArray[np.int64]] | NDArray[np.int64],
+        randomness: Randomness | None = None,
     ) -> Measurement:
         """Choose values from the histograms of all groups, a row a group in steps of the grid."""
-        self._check(values)
+        histograms = reveal(values)
+        self._check(histograms)
         source = SystemRandomness() if randomness is None else randomness
-        chosen = self._choose(values, 1, source)[0]
+        chosen = self._choose(histograms, 1, source)[0]
         projected = chosen.astype(np.float64)
         return Measurement(chosen, projected, self.name, self.claim, source.secure)
 

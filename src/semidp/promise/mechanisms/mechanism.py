@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from semidp.errors import InputError, Refused
+from semidp.promise.confidential import Confidential, reveal
 from semidp.promise.exact import bisection, plain, positive, round_up, sqrt_up
 from semidp.promise.guarantee import Guarantee
 from semidp.promise.noise.distributions import CountNoise
@@ -306,14 +307,16 @@ class Mechanism(ABC):
         return self.measure(self.space.values(table), randomness)
 
     def measure(
-        self, values: NDArray[np.int64], randomness: Randomness | None = None
+        self,
+        values: Confidential[NDArray[np.int64]] | NDArray[np.int64],
+        randomness: Randomness | None = None,
     ) -> Measurement:
         """Measure a whole-number query given as an array of the space's shape."""
-        shape = tuple(self.space.shape)
-        if values.shape != shape or values.dtype.kind not in "iu":
+        shape, numbers = tuple(self.space.shape), reveal(values)
+        if numbers.shape != shape or numbers.dtype.kind not in "iu":
             raise InputError(f"the query must be whole numbers of shape {shape}")
         source = SystemRandomness() if randomness is None else randomness
-        noisy = self._add(values, self.noise(source))
+        noisy = self._add(numbers, self.noise(source))
         private = source.secure and not self.for_studies
         return Measurement(noisy, self.publish(noisy), self.name, self.claim, private)
 
@@ -444,7 +447,9 @@ class NoNoise(Mechanism):
         return np.zeros((count, *self.space.shape), dtype=np.int64)
 
     def measure(
-        self, values: NDArray[np.int64], randomness: Randomness | None = None
+        self,
+        values: Confidential[NDArray[np.int64]] | NDArray[np.int64],
+        randomness: Randomness | None = None,
     ) -> Measurement:
         """Return the public table; `values` and the randomness are not used."""
         fixed = self.space.fixed_part()

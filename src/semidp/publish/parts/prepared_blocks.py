@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.errors import InputError
+from semidp.promise.confidential import Confidential
 from semidp.promise.documents import from_json
 from semidp.promise.files import durable, link
 from semidp.promise.guarantee import Guarantee
@@ -275,12 +276,14 @@ def restore_whole(unfinished: Unfinished) -> PreparedBlocks:
         prepared = calibrate(plan, read_scope(document, plan))
     except (OSError, ValueError, KeyError, TypeError, AttributeError, ArithmeticError):
         raise InputError(_DAMAGED) from None
-    nothing = tuple(np.zeros(0, np.int64) for _ in prepared.plan.requests)
+    nothing = tuple(Confidential(np.zeros(0, np.int64)) for _ in prepared.plan.requests)
     return _as_one_block(prepared, nothing, ())
 
 
 def _as_one_block(
-    prepared: Prepared, values: tuple[NDArray[np.int64], ...], foreseen: tuple[str, ...]
+    prepared: Prepared,
+    values: tuple[Confidential[NDArray[np.int64]], ...],
+    foreseen: tuple[str, ...],
 ) -> PreparedBlocks:
     steps = []
     for (request, mechanism), own in zip(prepared.calibrated_requests, values, strict=True):

@@ -29,6 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.errors import DataError, InputError, SemidpError
+from semidp.promise.confidential import Confidential
 from semidp.promise.documents import digest, from_json
 from semidp.promise.files import durable, rename
 from semidp.promise.guarantee import Scope
@@ -407,7 +408,7 @@ class InOnePiece:
         request: Request,
         mechanism: Mechanism,
         scope: Scope,
-        values: NDArray[np.int64],
+        values: Confidential[NDArray[np.int64]],
         key: tuple[str, ...] = (),
     ) -> None:
         self.request = request
@@ -428,7 +429,7 @@ class InOnePiece:
 
     def begin(self, noisy: NDArray[Any], private: bool) -> None:
         """Take what was measured; the confidential values are not needed any more."""
-        self.values = self.values[:0]
+        self.values = Confidential(np.zeros(0, np.int64))
         self._measured = self.mechanism.restore_measurement(noisy, private)
 
     def settle(self, work: Path, progress: Progress) -> None:

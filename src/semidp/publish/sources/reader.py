@@ -12,7 +12,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from semidp.errors import DataError
+from semidp.errors import DataError, InputError
+from semidp.promise.confidential import Confidential
 from semidp.promise.schema.counts import Table, no_column, refuse_cells
 from semidp.promise.schema.features import TRUTH, Feature
 from semidp.promise.schema.outcome import Outcome
@@ -69,6 +70,27 @@ _JOINT_CELLS = 2**24
 def reads_jointly(schema: Schema) -> bool:
     """Whether all counts of a schema are summed from one joint table."""
     return schema.grid.holds(_JOINT_CELLS) or bool(schema.structural_zeros)
+
+
+_LARGEST_VALUE = 2**57  # noise of any scale that is served, and the fit, find room above it
+
+
+def conceal(name: str, values: NDArray[np.int64]) -> Confidential[NDArray[np.int64]]:
+    """Return the values of a query as confidential ones. Numbers that leave noise no room are
+    refused, while nothing is charged.
+
+    Parameters
+    ----------
+    name
+        The request that they were read for.
+    values
+        What was read.
+    """
+    if values.size and max(-int(values.min()), int(values.max())) >= _LARGEST_VALUE:
+        raise InputError(
+            f"{name!r} has numbers beyond 2^57, which exact arithmetic here does not cover"
+        )
+    return Confidential(values)
 
 
 @dataclass(frozen=True)

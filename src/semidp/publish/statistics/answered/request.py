@@ -9,6 +9,7 @@ from attrs import frozen
 from numpy.typing import NDArray
 
 from semidp.errors import InputError
+from semidp.promise.confidential import Confidential
 from semidp.promise.exact import plain
 from semidp.promise.guarantee import Scope
 from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
@@ -17,7 +18,7 @@ from semidp.promise.schema.outcome import Outcome, answered_column
 from semidp.promise.sensitivity.answered_space import AnsweredSpace, answered_space
 from semidp.promise.sensitivity.query_space import QuerySpace
 from semidp.publish.results.texts import error_text
-from semidp.publish.sources.reader import Reader
+from semidp.publish.sources.reader import Reader, conceal
 from semidp.publish.sources.readings import ANSWERED_AS_ONE, EQUAL_OR_MISSING, MISSING_AS
 from semidp.publish.statistics.answered.answered_estimates import (
     AnsweredSums,
@@ -123,14 +124,16 @@ class AnsweredRequest(StatisticRequest):
             f" {error_text(largest)}",
         )
 
-    def read(self, reader: Reader, scope: Scope, space: QuerySpace) -> NDArray[np.int64]:
+    def read(
+        self, reader: Reader, scope: Scope, space: QuerySpace
+    ) -> Confidential[NDArray[np.int64]]:
         """Return the confidential pairs, set after set."""
         assert isinstance(space, AnsweredSpace)
         if self.binary:
             reader.check_binary(self.outcome.column)
         answered = [reader.sums(group.names, self._answered_indicator).ravel() for group in self.by]
         steps = [reader.sums(group.names, self.outcome).ravel() for group in self.by]
-        return space.pairs(np.concatenate(answered), np.concatenate(steps))
+        return conceal(self.name, space.pairs(np.concatenate(answered), np.concatenate(steps)))
 
     def order_noisy(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the numbers who answered of all sets, then the sums."""

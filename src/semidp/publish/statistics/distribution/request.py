@@ -10,6 +10,7 @@ from attrs import Factory, evolve, field, frozen
 from numpy.typing import NDArray
 
 from semidp.errors import InputError
+from semidp.promise.confidential import Confidential
 from semidp.promise.exact import Number, exact, number, parse_level
 from semidp.promise.guarantee import Scope
 from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
@@ -26,7 +27,7 @@ from semidp.promise.sensitivity.query_space import QuerySpace
 from semidp.promise.spaces.dataspace import Margin
 from semidp.promise.tradeoff.budget import Budget
 from semidp.publish.results.texts import error_text
-from semidp.publish.sources.reader import Reader
+from semidp.publish.sources.reader import Reader, conceal
 from semidp.publish.statistics.distribution.distribution_estimates import (
     QUANTILES,
     GroupDistributions,
@@ -237,14 +238,16 @@ class DistributionRequest(ValuesRequest):
             values |= forecast.numbers
         return values
 
-    def read(self, reader: Reader, scope: Scope, space: QuerySpace) -> NDArray[np.int64]:
+    def read(
+        self, reader: Reader, scope: Scope, space: QuerySpace
+    ) -> Confidential[NDArray[np.int64]]:
         """Return the confidential differences of halves of all groups, set after set."""
         assert isinstance(space, DistributionSpace)
         parts = []
         for group in self.by:
             histograms = reader.histogram(group.names, self.cut_outcome)
             parts.append(measured_rows(space, group, histograms))
-        return space.apply_query(np.concatenate(parts))
+        return conceal(self.name, space.apply_query(np.concatenate(parts)))
 
     def publish(
         self, mechanism: Mechanism, measured: Measurement, scope: Scope, progress: Progress

@@ -9,6 +9,7 @@ from attrs import Factory, field, frozen
 from numpy.typing import NDArray
 
 from semidp.errors import InputError
+from semidp.promise.confidential import Confidential
 from semidp.promise.exact import Number, check_level, exact, round_down, text, texts
 from semidp.promise.guarantee import Scope
 from semidp.promise.mechanisms.canonical_cell import CanonicalMechanism, CellSpace
@@ -19,7 +20,7 @@ from semidp.promise.sensitivity.query_space import QuerySpace
 from semidp.promise.spaces.dataspace import Margin
 from semidp.promise.spaces.protection import refuse_dependent
 from semidp.promise.tradeoff.budget import Budget
-from semidp.publish.sources.reader import Reader
+from semidp.publish.sources.reader import Reader, conceal
 from semidp.publish.statistics.odds_ratio.hypergeometric import margins_of, refuse_untestable
 from semidp.publish.statistics.odds_ratio.published import publish_odds_ratio
 from semidp.publish.statistics.odds_ratio.umpu import Alternative, UmpuTest
@@ -170,14 +171,16 @@ class OddsRatioRequest(OwnBudget):
         numbers = {"standard_deviation": deviation, "power": chances}
         return (StatisticForecast(self.name, self.features, said, numbers),)
 
-    def read(self, reader: Reader, scope: Scope, space: QuerySpace) -> NDArray[np.int64]:
+    def read(
+        self, reader: Reader, scope: Scope, space: QuerySpace
+    ) -> Confidential[NDArray[np.int64]]:
         """Return the confidential x11; refuse where a person may have several records, for which
         the test would not hold its level.
         """
         instead = f"a table of both features with semidp model '{self.columns} ~ {self.rows}'"
         refuse_dependent(scope.protection, instead)
         counts = reader.table((self.rows, self.columns)).margin((self.rows, self.columns)).counts
-        return counts[:1, 0]
+        return conceal(self.name, counts[:1, 0])
 
     def publish(
         self, mechanism: Mechanism, measured: Measurement, scope: Scope, progress: Progress

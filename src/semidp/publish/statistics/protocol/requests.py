@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from semidp.promise.confidential import Confidential
 from semidp.promise.guarantee import Scope
 from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
 from semidp.promise.noise.randomness import Randomness
@@ -144,7 +145,9 @@ class Request(Protocol):
     def noise_json(self, mechanism: Mechanism, foreseen: Sequence[Any]) -> dict[str, Any]:
         """Return the same as plain values."""
 
-    def read(self, reader: Reader, scope: Scope, space: QuerySpace) -> NDArray[np.int64]:
+    def read(
+        self, reader: Reader, scope: Scope, space: QuerySpace
+    ) -> Confidential[NDArray[np.int64]]:
         """Return the confidential values of its query."""
 
     def publish(
@@ -245,7 +248,7 @@ class StepsByParts(Protocol):
         """Its noise, calibrated to the whole."""
 
     @property
-    def values(self) -> NDArray[np.int64]:
+    def values(self) -> Confidential[NDArray[np.int64]]:
         """The confidential values that are measured before the parts."""
 
     @property

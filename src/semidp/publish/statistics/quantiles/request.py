@@ -10,6 +10,7 @@ from attrs import Factory, field, frozen
 from numpy.typing import NDArray
 
 from semidp.errors import InputError
+from semidp.promise.confidential import Confidential
 from semidp.promise.exact import Number
 from semidp.promise.guarantee import Scope
 from semidp.promise.mechanisms.exponential import (
@@ -30,7 +31,7 @@ from semidp.promise.sensitivity.rank_space import (
 )
 from semidp.promise.spaces.dataspace import Margin
 from semidp.promise.tradeoff.budget import Budget
-from semidp.publish.sources.reader import Reader
+from semidp.publish.sources.reader import Reader, conceal
 from semidp.publish.statistics.outcomes.confidence import Confidence
 from semidp.publish.statistics.outcomes.even_group import EvenGroup
 from semidp.publish.statistics.outcomes.request import (
@@ -244,14 +245,16 @@ class QuantileRequest(ValuesRequest):
             distances.append(float(weights @ off / weights.sum()))
         return float(np.mean(distances))
 
-    def read(self, reader: Reader, scope: Scope, space: QuerySpace) -> NDArray[np.int64]:
+    def read(
+        self, reader: Reader, scope: Scope, space: QuerySpace
+    ) -> Confidential[NDArray[np.int64]]:
         """Return the confidential histograms of all groups, set after set, a row a group."""
         assert isinstance(space, RankSpace)
         parts = []
         for group in self.by:
             histograms = reader.histogram(group.names, self.outcome)
             parts.append(measured_rows(space, group, histograms))
-        return np.concatenate(parts)
+        return conceal(self.name, np.concatenate(parts))
 
     def publish(
         self, mechanism: Mechanism, measured: Measurement, scope: Scope, progress: Progress

@@ -9,6 +9,7 @@ from attrs import Factory, field, frozen
 from numpy.typing import NDArray
 
 from semidp.errors import InputError
+from semidp.promise.confidential import Confidential
 from semidp.promise.exact import texts
 from semidp.promise.guarantee import Scope
 from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
@@ -20,7 +21,7 @@ from semidp.promise.sensitivity.outcome_spaces import SumSpace, recorded_sums
 from semidp.promise.sensitivity.query_space import QuerySpace
 from semidp.promise.spaces.dataspace import Margin
 from semidp.promise.tradeoff.budget import Budget
-from semidp.publish.sources.reader import Reader
+from semidp.publish.sources.reader import Reader, conceal
 from semidp.publish.statistics.outcomes.confidence import Confidence
 from semidp.publish.statistics.outcomes.request import (
     OutcomeRequest,
@@ -256,13 +257,17 @@ class RegressionRequest(OutcomeRequest):
         """
         return [sums_line(self.name, mechanism, foreseen)]
 
-    def read(self, reader: Reader, scope: Scope, space: QuerySpace) -> NDArray[np.int64]:
+    def read(
+        self, reader: Reader, scope: Scope, space: QuerySpace
+    ) -> Confidential[NDArray[np.int64]]:
         """Return the confidential values of the query, in steps of the grid."""
         assert isinstance(space, (SumSpace, MomentSpace))
         design = self.design(scope)
         if self.binary:
             reader.check_binary(self.outcome.column)
-        return route_values(space, design, reader.sums(design.features, self.outcome))
+        return conceal(
+            self.name, route_values(space, design, reader.sums(design.features, self.outcome))
+        )
 
     def publish(
         self, mechanism: Mechanism, measured: Measurement, scope: Scope, progress: Progress

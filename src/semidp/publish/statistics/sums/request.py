@@ -6,12 +6,13 @@ import numpy as np
 from attrs import field, frozen
 from numpy.typing import NDArray
 
+from semidp.promise.confidential import Confidential
 from semidp.promise.guarantee import Scope
 from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
 from semidp.promise.progress import Progress
 from semidp.promise.sensitivity.outcome_spaces import SumSpace, measured_rows, sum_space
 from semidp.promise.sensitivity.query_space import QuerySpace
-from semidp.publish.sources.reader import Reader
+from semidp.publish.sources.reader import Reader, conceal
 from semidp.publish.statistics.outcomes.group_sums import GroupSums
 from semidp.publish.statistics.outcomes.request import StatisticRequest, optional_text
 from semidp.publish.statistics.protocol.requests import Forecast
@@ -72,7 +73,9 @@ class GroupRequest(StatisticRequest):
         public = scope.dataspace.for_kind(self.counted)
         return sum_space(public, scope.adjacency, self.outcome, self.by, self.answered)
 
-    def read(self, reader: Reader, scope: Scope, space: QuerySpace) -> NDArray[np.int64]:
+    def read(
+        self, reader: Reader, scope: Scope, space: QuerySpace
+    ) -> Confidential[NDArray[np.int64]]:
         """Return the confidential sums, set after set, in steps of the grid."""
         # Clipping would turn any other number into 0 or 1 without a word.
         if self.binary:
@@ -82,7 +85,7 @@ class GroupRequest(StatisticRequest):
         for group in self.by:
             sums = reader.sums(group.names, self.outcome).ravel()
             parts.append(measured_rows(space, group, sums))
-        return np.concatenate(parts)
+        return conceal(self.name, np.concatenate(parts))
 
     def forecast(self, mechanism: Mechanism, scope: Scope) -> tuple[Forecast, ...]:
         """Return how far off its groups would be. Their sizes are exact, so that the error of a

@@ -12,6 +12,7 @@ from attrs import evolve, field, frozen
 from numpy.typing import NDArray
 
 from semidp.errors import InputError
+from semidp.promise.confidential import Confidential
 from semidp.promise.exact import Number, exact, plain
 from semidp.promise.guarantee import Scope
 from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
@@ -26,6 +27,7 @@ from semidp.promise.spaces.linked import Link, LinkedDataspace
 from semidp.promise.tradeoff.budget import Budget
 from semidp.publish.linked_mechanism import LinkedMechanism, published_variances
 from semidp.publish.sources.linked_records import LinkedReader
+from semidp.publish.sources.reader import conceal
 from semidp.publish.statistics.protocol.request_defaults import (
     RequestDefaults,
     checked_budget,
@@ -275,13 +277,13 @@ class LinkedTablesRequest(RequestDefaults):
         """Return the same as plain values."""
         return {**noise_values(mechanism), "tables": [table.to_json() for table in foreseen]}
 
-    def read(self, reader: Any, scope: Scope, space: QuerySpace) -> NDArray[np.int64]:
+    def read(self, reader: Any, scope: Scope, space: QuerySpace) -> Confidential[NDArray[np.int64]]:
         """Return the residuals of the confidential tables of both kinds."""
         assert isinstance(reader, LinkedReader)
         assert isinstance(space, LinkedSpace)
         members = reader.members.tables(table.features for table in self.members)
         units = reader.units.tables(table.features for table in self.units)
-        return space.measure(members, units)
+        return conceal(self.name, space.measure(members, units))
 
     def publish(
         self,

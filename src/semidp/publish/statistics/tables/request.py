@@ -11,6 +11,7 @@ from attrs import evolve, frozen
 from numpy.typing import NDArray
 
 from semidp.errors import InputError
+from semidp.promise.confidential import Confidential
 from semidp.promise.exact import texts
 from semidp.promise.guarantee import Scope
 from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
@@ -24,7 +25,7 @@ from semidp.promise.sensitivity.products import NotTogether, ProductSpace, produ
 from semidp.promise.sensitivity.query_space import QuerySpace
 from semidp.promise.sensitivity.table_spaces import sensitivity_space
 from semidp.promise.tradeoff.budget import Budget
-from semidp.publish.sources.reader import Reader
+from semidp.publish.sources.reader import Reader, conceal
 from semidp.publish.statistics.protocol.request_defaults import (
     noise_values,
     read_entries,
@@ -143,12 +144,15 @@ class TablesRequest(TablesAsked):
             return {**foreseen[0].to_json(), **noise_values(mechanism)}
         return {**noise_values(mechanism), "tables": shared_json(foreseen)}
 
-    def read(self, reader: Reader, scope: Scope, space: QuerySpace) -> NDArray[np.int64]:
+    def read(
+        self, reader: Reader, scope: Scope, space: QuerySpace
+    ) -> Confidential[NDArray[np.int64]]:
         """Return the counts of the table, or residuals where those are measured."""
         if self.is_single_table:
-            return space.values(reader.table(self.only.features))
+            return conceal(self.name, space.values(reader.table(self.only.features)))
         assert isinstance(space, ProductSpace)
-        return space.measure(reader.tables(table.features for table in self.tables))
+        tables = reader.tables(table.features for table in self.tables)
+        return conceal(self.name, space.measure(tables))
 
     def publish(
         self,

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.errors import InputError, Refused
+from semidp.promise.confidential import Confidential, reveal
 from semidp.promise.guarantee import Scope
 from semidp.promise.mechanisms.mechanism import Mechanism
 from semidp.promise.noise.randomness import Randomness
@@ -74,8 +75,10 @@ class JointSteps:
         self.at_cut = at_cut
         self.names = names
         self._foreseen = list(foreseen)
-        self.values = np.concatenate([kind.values() for kind in at_cut])
-        self._noisy = self.values[:0]
+        residuals = np.concatenate([kind.values() for kind in at_cut])
+        self.values = Confidential(residuals)
+        self._shape = residuals.shape
+        self._noisy = np.zeros(0, np.int64)
         self._private = False
         self._whole: PublishedTables | PublishedLinked | None = None
 
@@ -96,11 +99,11 @@ class JointSteps:
                 key = ("above", *kind.key) if kind.key else ()
                 source = randomness.part(self.request.name, *key)
                 noise.append(kind.above.noise_by_residual(source))
-        return self.values + np.concatenate(noise)
+        return reveal(self.values) + np.concatenate(noise)
 
     def begin(self, noisy: NDArray[np.int64], private: bool) -> None:
         """Take the measurement that was made before the parts."""
-        if noisy.shape != self.values.shape or noisy.dtype != np.int64:
+        if noisy.shape != self._shape or noisy.dtype != np.int64:
             raise ValueError("the measurements are not those of the plan")
         self._noisy, self._private = noisy, private
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from semidp.promise.confidential import Confidential, reveal
 from semidp.promise.mechanisms.branch_noise import BranchNoise, mechanism_above
 from semidp.promise.mechanisms.residual_noise import ResidualMechanism
 from semidp.promise.noise.randomness import Randomness
@@ -147,7 +148,7 @@ class SeparateSteps:
         self.at_cut = at_cut
         self.stems = stems
         self._foreseen = list(foreseen)
-        self.values = at_cut.values()
+        self.values = Confidential(at_cut.values())
         self._result: SeparateTables | None = None
         self._fit: CutFit | None = None
 
@@ -164,7 +165,7 @@ class SeparateSteps:
     def add_noise(self, randomness: Randomness) -> NDArray[np.int64]:
         """Add the noise to the residuals at the cut and above."""
         noise = mechanism_above(self.mechanism, self.at_cut.kind.cut)
-        return self.values + noise.noise_by_residual(randomness.part(self.request.name))
+        return reveal(self.values) + noise.noise_by_residual(randomness.part(self.request.name))
 
     def begin(self, noisy: NDArray[np.int64], private: bool) -> None:
         """Compute the estimates at the cut. The counts follow when the parts are done."""
