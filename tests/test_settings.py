@@ -62,6 +62,7 @@ SHOWN = [
     "protect",
     "most-members",
     "adjacency",
+    "period",
     "epsilon",
     "delta",
     "rho",

@@ -307,6 +307,7 @@ def release(
     target_error: Mapping[str, Number] | None = None,
     share: Mapping[str, Number] | None = None,
     adjacency: AdjacencyChoice | int | str = AdjacencyChoice.worst_case,
+    period: str | None = None,
     report_delta: Number | None = None,
     claim: str | None = None,
     levels: Mapping[str, Sequence[str]] | None = None,
@@ -381,6 +382,8 @@ def release(
         Which changes of the data are hidden: any records that change together (worst-case,
         the default), exchange (one person), definition, or a number of records.
         ``"worst-case"``, ``"definition"``, ``"exchange"``, or a number of records.
+    period
+        The period that the data are about, such as 2026Q3.
     report_delta
         The delta at which the guarantee is restated as epsilon (default 1e-9).
     claim

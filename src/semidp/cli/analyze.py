@@ -347,7 +347,7 @@ def rows(document: dict[str, Any]) -> list[tuple[str, str]]:
             (
                 "next",
                 (
-                    f"semidp guarantee --rho 1 --a {a}: what a release that states rho = 1"
+                    f"semidp guarantee --rho 1 --adjacency {a}: what a release that states rho = 1"
                     " guarantees here"
                 ),
             )

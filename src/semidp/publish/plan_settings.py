@@ -79,13 +79,14 @@ def describe(given: Given) -> Plan:
             raise InputError(
                 f"⟨bins⟩ of dates says already how {column!r} is read: leave it out of ⟨read_as⟩"
             )
-    names = ("adjacency", "count", "where", "id", "most", "records", "claim", "levels_from_data")
+    names = ("adjacency", "period", "count", "where", "id", "most", "records", "claim")
     # Unless told, a guarantee is reported at the delta of its budget.
     deltas = (given["report_delta"], given["delta"] or None, plan.report_delta)
     return evolve(
         plan,
         read_as={**dict(plan.read_as), **readings},
         report_delta=next(delta for delta in deltas if delta is not None),
+        levels_from_data=given["levels_from_data"],
         **{name: given[name] for name in names},
     )
 

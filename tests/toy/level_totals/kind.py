@@ -9,11 +9,11 @@ from tests.toy.level_totals.request import LevelTotalRequest
 from tests.toy.level_totals.space import recorded_total
 
 ASKING = Setting(
-    name="level_total",
-    help="A feature: the sum of the places of its levels.",
-    shape=Shape.columns,
-    metavar="FEATURE",
-    panel=Panel.publish,
+    "level_total",
+    "A feature: the sum of the places of its levels.",
+    Shape.columns,
+    "FEATURE",
+    Panel.publish,
     label="Level total",
 )
 

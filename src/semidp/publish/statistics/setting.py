@@ -6,7 +6,7 @@ used, and a setting without effect can be refused.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from enum import StrEnum
 from typing import Any
 
@@ -64,7 +64,7 @@ _TYPES = {
 _DEFAULTS: dict[Shape, Any] = {Shape.columns: (), Shape.features: (), Shape.tick: False}
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Setting:
     """One thing that can be chosen.
 
@@ -119,6 +119,7 @@ class Setting:
     shape: Shape
     metavar: str | None = None
     panel: Panel | None = None
+    _: KW_ONLY
     default: Any = None
     option: str = ""
     key: str | None = None

@@ -21,22 +21,22 @@ from semidp.publish.statistics.protocol.kinds import Kind
 from semidp.publish.statistics.setting import Chosen, Panel, Setting, Shape
 
 LINE = Setting(
-    name="line",
-    help="Report the shares of a distribution below these lines.",
-    shape=Shape.lists,
-    metavar="COLUMN=50,75",
-    panel=Panel.groups,
+    "line",
+    "Report the shares of a distribution below these lines.",
+    Shape.lists,
+    "COLUMN=50,75",
+    Panel.groups,
     key="[[distribution]] lines",
     label="shares below the lines",
     example="score=50,75",
     needs=("distribution",),
 )
 DISTRIBUTION = Setting(
-    name="distribution",
-    help="The whole distribution of a private column in each group.",
-    shape=Shape.columns,
-    metavar="COLUMN",
-    panel=Panel.publish,
+    "distribution",
+    "The whole distribution of a private column in each group.",
+    Shape.columns,
+    "COLUMN",
+    Panel.publish,
     key="[[distribution]]",
     label="Distribution",
     beside=(GROUP, BOUNDS, GRID, STEP, LINE, LEVEL),

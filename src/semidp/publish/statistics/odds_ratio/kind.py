@@ -12,22 +12,21 @@ from semidp.publish.statistics.protocol.kinds import Kind
 from semidp.publish.statistics.setting import Chosen, Panel, Setting, Shape
 
 ALTERNATIVE = Setting(
-    name="alternative",
-    help="What an odds ratio of 1 is tested against: two-sided (default), greater or less.",
-    shape=Shape.text,
-    metavar="NAME",
+    "alternative",
+    "What an odds ratio of 1 is tested against: two-sided (default), greater or less.",
+    Shape.text,
+    "NAME",
     key="[[odds_ratio]] alternative",
     label="against",
     example="two-sided",
     needs=("odds_ratio",),
 )
 ODDS_RATIO = Setting(
-    name="odds_ratio",
-    help="Test whether two features with two levels each are associated; further features are"
-    " strata.",
-    shape=Shape.features,
-    metavar="ROWS,COLUMNS[,STRATA]",
-    panel=Panel.publish,
+    "odds_ratio",
+    "Test whether two features with two levels each are associated; further features are strata.",
+    Shape.features,
+    "ROWS,COLUMNS[,STRATA]",
+    Panel.publish,
     key="[[odds_ratio]]",
     label="Odds ratio",
     example="gender,admit",

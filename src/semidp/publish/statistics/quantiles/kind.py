@@ -23,20 +23,20 @@ from semidp.publish.statistics.setting import Chosen, Panel, Setting, Shape
 
 _QUANTILES = ("median", "quantile")
 LEVEL = Setting(
-    name="quantile_level",
-    help="Also publish an interval for each quantile at this level, from the same budget.",
-    shape=Shape.text,
-    metavar="NUMBER",
+    "quantile_level",
+    "Also publish an interval for each quantile at this level, from the same budget.",
+    Shape.text,
+    "NUMBER",
     key="[[quantile]] level",
     label="intervals at level",
     example="none",
     needs=_QUANTILES,
 )
 MECHANISM = Setting(
-    name="quantile_mechanism",
-    help="How quantiles are found: selection, distribution, or auto (default) for the better one.",
-    shape=Shape.text,
-    metavar="NAME",
+    "quantile_mechanism",
+    "How quantiles are found: selection, distribution, or auto (default) for the better one.",
+    Shape.text,
+    "NAME",
     key="[[quantile]] mechanism",
     label="found by",
     example="auto",
@@ -44,22 +44,22 @@ MECHANISM = Setting(
 )
 _BESIDE = (GROUP, BOUNDS, GRID, STEP, LEVEL, MECHANISM, SAMPLING)
 MEDIAN = Setting(
-    name="median",
-    help="The median of a private column in each group.",
-    shape=Shape.columns,
-    metavar="COLUMN",
-    panel=Panel.publish,
+    "median",
+    "The median of a private column in each group.",
+    Shape.columns,
+    "COLUMN",
+    Panel.publish,
     key="[[quantile]]",
     label="Median",
     beside=_BESIDE,
     private=True,
 )
 QUANTILE = Setting(
-    name="quantile",
-    help="These quantiles of a private column in each group.",
-    shape=Shape.lists,
-    metavar="COLUMN=0.1,0.9",
-    panel=Panel.publish,
+    "quantile",
+    "These quantiles of a private column in each group.",
+    Shape.lists,
+    "COLUMN=0.1,0.9",
+    Panel.publish,
     key="[[quantile]]",
     label="Quantiles",
     example="income=0.1,0.9",

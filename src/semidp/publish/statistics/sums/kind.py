@@ -31,11 +31,11 @@ _INTERVALS = (LEVEL, SAMPLING, SIMULTANEOUS, DIFFERENCES)
 def _ask_for(statistic: Statistic, help: str, *bounds: Setting) -> Setting:
     """Return the setting that asks for a statistic of a column by groups."""
     return Setting(
-        name=str(statistic),
-        help=help,
-        shape=Shape.columns,
-        metavar="COLUMN",
-        panel=Panel.publish,
+        str(statistic),
+        help,
+        Shape.columns,
+        "COLUMN",
+        Panel.publish,
         key="[[group]]",
         label=str(statistic).capitalize(),
         beside=(GROUP, *bounds, *_INTERVALS),

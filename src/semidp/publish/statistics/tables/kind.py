@@ -34,49 +34,48 @@ from semidp.publish.statistics.tables.stored_tables import publish_stored_tables
 
 _TABLES = ("table", "all_pairs")
 WEIGHT = Setting(
-    name="weight",
-    help="How much the variance of a table counts among the others; 4 about halves it. Survey"
+    "weight",
+    "How much the variance of a table counts among the others; 4 about halves it. Survey"
     " weights are not supported.",
-    shape=Shape.texts,
-    metavar="A,B=NUMBER",
+    Shape.texts,
+    "A,B=NUMBER",
     key="[[table]] weight",
     example="county,age=4",
     needs=_TABLES,
 )
 OBJECTIVE = Setting(
-    name="objective",
-    help="What the noise of several tables that share a budget minimizes: the total variance"
+    "objective",
+    "What the noise of several tables that share a budget minimizes: the total variance"
     " (default) or the largest error.",
-    shape=Shape.text,
-    metavar="total|largest",
+    Shape.text,
+    "total|largest",
     needs=_TABLES,
     divides=True,
 )
 FIT = Setting(
-    name="fit",
-    help="Publish whole numbers that match the exact totals (default), or the estimates"
-    " themselves.",
-    shape=Shape.text,
-    metavar="integer|none",
+    "fit",
+    "Publish whole numbers that match the exact totals (default), or the estimates themselves.",
+    Shape.text,
+    "integer|none",
     key="[[table]] fit",
     needs=_TABLES,
 )
 TABLE = Setting(
-    name="table",
-    help="Counts by these features, with noise. Repeat it: the tables share the budget and agree.",
-    shape=Shape.features,
-    metavar="A,B",
-    panel=Panel.publish,
+    "table",
+    "Counts by these features, with noise. Repeat it: the tables share the budget and agree.",
+    Shape.features,
+    "A,B",
+    Panel.publish,
     key="[[table]]",
     label="Table",
     several=True,
 )
 ALL_PAIRS = Setting(
-    name="all_pairs",
-    help="A table for every pair of these features.",
-    shape=Shape.features,
-    metavar="A,B,C",
-    panel=Panel.publish,
+    "all_pairs",
+    "A table for every pair of these features.",
+    Shape.features,
+    "A,B,C",
+    Panel.publish,
     key="all_of",
     beside=(WEIGHT, OBJECTIVE, FIT),
 )
