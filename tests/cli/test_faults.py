@@ -553,7 +553,7 @@ def test_half_of_a_character_is_refused_before_anything_is_charged(
     plan = {"table": [{"features": ["sex"], "name": "\ud800", "mu": 1}], "invariants": ["region"]}
     (tmp_path / "plan.json").write_text(json.dumps({**plan, "levels_from_data": True}))
     done = here("release", people, "--plan", "plan.json", "--out", "release")
-    assert "plan.json is not valid JSON" in one_sentence(done)
+    assert "plan.json: the plan is not valid JSON" in one_sentence(done)
 
 
 BAD_WORDS = [
