@@ -31,7 +31,7 @@ from semidp.promise.exact import number
 from semidp.promise.progress import Progress, silent
 from semidp.promise.spaces.adjacency import Adjacency
 from semidp.promise.tradeoff.function import Tradeoff
-from semidp.publish.pipeline import CHARGE_STANDS, charge_told
+from semidp.publish.pipeline import charge_note, charge_told
 from semidp.publish.settings import name_options
 from semidp.publish.sources.contract import mask_passwords
 
@@ -356,7 +356,7 @@ def charge_said(book: Ledger | None) -> Iterator[None]:
     before = () if book is None else book.own_charges
 
     def note_charge() -> str | None:
-        return CHARGE_STANDS if book is not None and book.own_charges != before else None
+        return charge_note(book, before)
 
     # An interrupt may leave without unwinding, so what it says is prepared beforehand.
     interrupt_notes.append(note_charge)
@@ -367,15 +367,15 @@ def charge_said(book: Ledger | None) -> Iterator[None]:
         raise  # what is aside is said with the interrupt
     except SemidpError as error:
         interrupt_notes.remove(note_charge)
-        if note_charge() is None:
+        note = note_charge()
+        if note is None:
             raise
-        raise InputError(
-            f"{error.message}; {CHARGE_STANDS}", needs=error.needs, names=error.names
-        ) from None
+        raise InputError(f"{error.message}; {note}", needs=error.needs, names=error.names) from None
     except BaseException:
         interrupt_notes.remove(note_charge)
-        if note_charge() is not None:
-            complain(CHARGE_STANDS)
+        note = note_charge()
+        if note is not None:
+            complain(note)
         raise
     interrupt_notes.remove(note_charge)
 

@@ -48,7 +48,7 @@ from semidp.cli._output import (
 from semidp.cli.guarantee import stated_curve
 from semidp.errors import InputError, Occupied
 from semidp.present.release import Release
-from semidp.promise.documents import from_json, read_document
+from semidp.promise.documents import from_json
 from semidp.promise.files import recover, replace_file
 from semidp.promise.guarantee import Scope
 from semidp.promise.mechanisms.mechanism import Mechanism
@@ -58,6 +58,7 @@ from semidp.promise.spaces.adjacency import Adjacency
 from semidp.publish.pipeline import Prepared, prepare
 from semidp.publish.plan import Plan
 from semidp.publish.plan_settings import choose_randomness, open_data, read_text
+from semidp.publish.release_files import read_release_document
 from semidp.publish.report_words import report_words
 from semidp.publish.results.columns import read_numbers
 from semidp.publish.survey import public_scope
@@ -365,7 +366,7 @@ def _subject(
                 "a release holds its public totals: leave --data, --from and --units out"
             )
         release = Release.load(what)
-        claims = claims_of_release(release, read_document(what / "release.json"))
+        claims = claims_of_release(release, read_release_document(what))
         return _Subject(claims, release.plan, release.scope, pairs.find_adjacency(release))
     if not what.is_file():
         raise InputError(f"{what} is neither a release folder nor a plan file")

@@ -34,7 +34,6 @@ from semidp.present.disclosure_words import disclosure_notice
 from semidp.present.release import Release
 from semidp.present.report.place_sections import list_unmatched_places
 from semidp.present.report.sentences import cautions, summary, together_disclosed, weakness
-from semidp.promise.documents import read_document
 from semidp.promise.files import check_place, replace_file
 from semidp.promise.progress import Progress
 from semidp.promise.spaces.linked import UNIT
@@ -49,7 +48,7 @@ from semidp.publish.plan_settings import (
     with_targets,
 )
 from semidp.publish.rechecking.release_check import Recheck, load_consistent, recheck
-from semidp.publish.release_files import REPORT, release_files
+from semidp.publish.release_files import REPORT, read_release_document, release_files
 from semidp.publish.resources import declared_needs, refuse_map
 from semidp.publish.results.place_maps import PlaceMap
 from semidp.publish.settings import DESCRIBING, SPENDING, Given
@@ -225,7 +224,7 @@ def show(
         # First: nothing of a folder that somebody has changed should be read, or printed.
         verify_signature(folder, verify)
     done = Release.load(folder)
-    rechecked = recheck(done, read_document(folder / "release.json"), folder)
+    rechecked = recheck(done, read_release_document(folder), folder)
     more: dict[str, Any] = {
         "disagreements": list(rechecked.disagreements),
         "taken_on_trust": [trust.to_json() for trust in rechecked.trusted],

@@ -124,9 +124,11 @@ def new_folder(
             if scrap.exists():
                 raise  # else the folder is in place already, and nothing is left to interrupt
         finally:
-            # else nothing is at `path`, and this one is still to be recovered
-            if not old_path(scrap).exists():
-                shutil.rmtree(scrap, ignore_errors=True)
+            # The folder may be in place, and nothing that fails from here on makes that untrue.
+            with contextlib.suppress(OSError):
+                # else nothing is at `path`, and this one is still to be recovered
+                if not old_path(scrap).exists():
+                    shutil.rmtree(scrap, ignore_errors=True)
 
 
 def unfinished_folders(path: Path) -> list[Path]:
@@ -368,6 +370,19 @@ def link(source: Path, target: Path) -> None:
     except OSError:
         if not _is_same(target, source.lstat()):
             raise
+
+
+def may_exist(path: Path) -> bool:
+    """Whether something is at a path, as far as the system tells: an error is no proof that nothing
+    is there.
+    """
+    try:
+        path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        return True
+    return True
 
 
 def _is_same(path: Path, known: os.stat_result) -> bool:

@@ -50,6 +50,8 @@ _R = TypeVar("_R", bound=ReleaseFiles)
 CHARGE_STANDS = "the ledger was charged all the same"
 """The note of an error in a release that has charged its ledger: noise may have been drawn, so the
 charge stands."""
+CHARGE_IN_DOUBT = "the ledger may have been charged: look at it once it can be read"
+"""The same where the ledger failed in the middle of a charge and cannot be read."""
 _DEPENDENCIES = (
     "numpy",
     "scipy",
@@ -480,10 +482,17 @@ def charge_told(ledger: Ledger | None) -> Iterator[None]:
     except BaseException as error:
         # An interrupt after the charge must say so, too. Blocks of this kind lie in each other, and
         # the note is added once.
-        told = CHARGE_STANDS in getattr(error, "__notes__", ())
-        if ledger is not None and ledger.own_charges != before and not told:
-            error.add_note(CHARGE_STANDS)
+        note = charge_note(ledger, before)
+        if note is not None and note not in getattr(error, "__notes__", ()):
+            error.add_note(note)
         raise
+
+
+def charge_note(ledger: Ledger | None, before: Collection[str] = ()) -> str | None:
+    """Return what to say of a ledger if more was charged than `before`, or may have been."""
+    if ledger is None or ledger.own_charges == before:
+        return None
+    return CHARGE_IN_DOUBT if ledger.is_in_doubt else CHARGE_STANDS
 
 
 def build_release(

@@ -19,6 +19,7 @@ from semidp.promise.documents import digest, from_json, read_document, read_plai
 from semidp.promise.exact import number
 from semidp.promise.files import new_folder, recover
 from semidp.promise.guarantee import Guarantee, Scope
+from semidp.promise.guarantee import read_document as require_document
 from semidp.promise.progress import Progress, silent
 from semidp.promise.spaces.adjacency import Adjacency
 from semidp.promise.spaces.dataspace import Dataspace
@@ -479,6 +480,11 @@ def _presentation(entry: Mapping[str, Any], files: StoredFiles) -> Presentation:
         return Presentation.from_json(entry)
     places = PlaceMap.from_json(from_json(files[MAP]), entry.get("map_key"))
     return Presentation.from_json(entry, places)
+
+
+def read_release_document(folder: Path) -> dict[str, Any]:
+    """Return what release.json of a folder states; refuse one that cannot be read."""
+    return require_document(folder / "release.json", "a release")
 
 
 def release_title(release: ReleaseValue) -> str:

@@ -25,6 +25,7 @@ from semidp.promise.files import (
     claim_destination,
     discard_scrap,
     held_place,
+    may_exist,
     move_file,
     notes_path,
     old_path,
@@ -103,7 +104,7 @@ class Unfinished:
         nothing is lost.
         """
         return (
-            os.path.lexists(self.notes)
+            may_exist(self.notes)
             and read_document(self.notes).get(_RUN, self.run_name) == self.run_name
         )
 
@@ -219,11 +220,12 @@ def lasting_folder(
             if left.folder.exists():
                 raise  # else the folder is in place already, and nothing is left to interrupt
         finally:
-            if not left.is_kept:
-                shutil.rmtree(left.folder, ignore_errors=True)
-            elif not left.folder.exists():
-                with contextlib.suppress(OSError):  # a note without its folder says nothing
-                    left.forget()
+            # The folder may be in place, and nothing that fails from here on makes that untrue.
+            with contextlib.suppress(OSError):
+                if not left.is_kept:
+                    shutil.rmtree(left.folder, ignore_errors=True)
+                elif not left.folder.exists():
+                    left.forget()  # a note without its folder says nothing
 
 
 def is_unfinished(path: str | Path) -> bool:

@@ -57,7 +57,7 @@ from semidp.present.report.sentences import comparison, counted_text
 from semidp.promise.documents import from_json
 from semidp.promise.exact import exact, format_rounded_up, plain
 from semidp.promise.tradeoff.composition import tradeoff_from_json
-from semidp.publish.pipeline import CHARGE_STANDS
+from semidp.publish.pipeline import CHARGE_IN_DOUBT, CHARGE_STANDS
 from semidp.publish.plan import Plan
 from semidp.publish.release_files import REPORT, release_files
 from semidp.publish.results.texts import share_text, short_text
@@ -587,8 +587,9 @@ def _respond_failure(request: Request, error: Exception) -> Response:
     """
     place = traceback.extract_tb(error.__traceback__)[-1]
     where = f"{Path(place.filename).name}:{place.lineno}"
-    was_charged = CHARGE_STANDS in getattr(error, "__notes__", ())
-    charged = f"; {CHARGE_STANDS}" if was_charged else ""
+    notes = getattr(error, "__notes__", ())
+    told = [note for note in (CHARGE_STANDS, CHARGE_IN_DOUBT) if note in notes]
+    charged = f"; {told[0]}" if told else ""
     sentence = f"internal error ({type(error).__name__} at {where}){charged}"
     return PlainTextResponse(sentence, 500, _HEADERS)
 

@@ -105,6 +105,7 @@ class Ledger:
         self.waiting = waiting
         # of the charges that this object has made, or was about to make
         self._made: list[str] = []
+        self._recorded: set[str] = set()
         # A link to a ledger is that ledger: it must share its lock, and a charge must not replace
         # the link by a copy.
         self.path = Path(path).resolve()
@@ -235,8 +236,10 @@ class Ledger:
                     runs[session.run]["place"] = session.place
             # An interrupted write leaves a name too many, which `made` drops. The other order could
             # lose the name of a charge that was made.
-            self._made.append(document["charges"][-1]["nonce"])
+            name = document["charges"][-1]["nonce"]
+            self._made.append(name)
             _write(self.path, document)
+            self._recorded.add(name)
         return _build_release_entry(document, len(document["charges"]))
 
     def take_over(self, session: Session) -> None:
@@ -300,12 +303,24 @@ class Ledger:
         """
         if not self._made:
             return ()
+        recorded = self._read_names()
+        return tuple(name for name in self._made if recorded is None or name in recorded)
+
+    @property
+    def is_in_doubt(self) -> bool:
+        """Whether the last charge of this object failed while it was written, and the file cannot
+        be asked.
+        """
+        doubtful = bool(self._made) and self._made[-1] not in self._recorded
+        return doubtful and self._read_names() is None
+
+    def _read_names(self) -> set[str] | None:
+        """The random names of all charges; None if the file cannot be read."""
         try:
             charges = _document(self.path)["charges"]
-            recorded = {entry["nonce"] for entry in charges if "nonce" in entry}
+            return {entry["nonce"] for entry in charges if "nonce" in entry}
         except (SemidpError, KeyError, TypeError):
-            return tuple(self._made)
-        return tuple(name for name in self._made if name in recorded)
+            return None
 
     def account(self) -> Account | SeriesAccount:
         """Return the content of the file. That takes no lock: a charge replaces the whole file at

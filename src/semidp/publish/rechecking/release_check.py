@@ -25,7 +25,13 @@ from semidp.publish.presentation import AS_USUAL, WORKBOOK
 from semidp.publish.rechecking.file_differences import file_differences
 from semidp.publish.rechecking.part_check import compare_parts
 from semidp.publish.rechecking.result_check import check_result
-from semidp.publish.release_files import REPORT, ReleaseFiles, release_files, release_title
+from semidp.publish.release_files import (
+    REPORT,
+    ReleaseFiles,
+    read_release_document,
+    release_files,
+    release_title,
+)
 from semidp.publish.release_value import SOURCES
 from semidp.publish.results.cells import METADATA, Columns, StoredFiles, csvw
 from semidp.publish.results.place_maps import MAP
@@ -155,7 +161,7 @@ def load_consistent(kind: type[_R], folder: Path | str) -> _R:
         return release
     findings = Findings(dict(release.versions) == versions())
     _check_sources(release.sources, None, findings)
-    _Check(release, read_document(Path(folder) / "release.json"), findings).run()
+    _Check(release, read_release_document(Path(folder)), findings).run()
     if findings.wrong:
         raise InputError(
             f"{folder} states what does not follow from its measurements, so that nothing is"
@@ -173,7 +179,7 @@ def _check_sources(
     for number, source in enumerate(sources, 1):
         name = f"{SOURCES}/{number}"
         place = None if folder is None else folder / name
-        document = source.to_json() if place is None else read_document(place / "release.json")
+        document = source.to_json() if place is None else read_release_document(place)
         checked = recheck(source, document, place)
         findings.wrong += [f"{name}: {said}" for said in checked.disagreements]
         for trust in checked.trusted:
@@ -401,7 +407,9 @@ class _Check:
         try:
             report = StoredFiles(folder, (REPORT,))[REPORT].decode()
             page = self.release.report_html()
-        except (ValueError, OSError, SemidpError):
+        except OSError:  # a disk that fails says nothing about the release
+            raise InputError(f"cannot read {folder / REPORT}") from None
+        except (ValueError, SemidpError):
             self.findings.wrong.append(f"{REPORT} cannot be read or drawn again")
             return
         if report == page:
