@@ -96,6 +96,9 @@ class Unfinished:
         gone.
         """
         document = read_document(self.notes)
+        # A note that cannot be read is not gone: what it holds must not be written over.
+        if not document and may_exist(self.notes):
+            raise InputError(f"cannot read {self.notes}, which says how far this run came")
         return document if document.get(_RUN) == self.run_name else {}
 
     @property
