@@ -1,9 +1,11 @@
 """Every bound and every statement against all conforming tables, listed one by one."""
 
 import itertools
+import re
 from collections import Counter
 from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,7 +23,8 @@ from semidp.assess.disclosure.published_counts import KnownTable, PublishedCount
 from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature
 from semidp.promise.schema.margins import Counts, View, junction_order
-from semidp.promise.schema.schema import Schema
+from semidp.promise.schema.schema import Schema, StructuralZero
+from semidp.promise.spaces.dataspace import Dataspace, Margin
 from tests.disclosure.small_cases import Case, draw_case
 
 INSIDERS = 2
@@ -291,3 +294,80 @@ def test_known_records_are_subtracted_from_everything() -> None:
         check_bounds(others, left, ConformingTables(rest))
         checked += 1
     assert checked > 40
+
+
+def test_the_arithmetic_of_every_proof_is_right() -> None:
+    """Whatever a proof adds and subtracts, it says what comes out."""
+    rng = np.random.default_rng(9)
+    equations = 0
+    for number in range(60):
+        case = draw_case(rng, hiding=number % 2 == 1, zeros=number % 3 == 0)
+        for statement in CertainFindings(ConformingTables(case.counts)).list_statements():
+            for sentence in statement.proof:
+                for left, right in read_equations(sentence):
+                    assert left == right, sentence
+                    equations += 1
+    assert equations > 100
+
+
+def read_equations(sentence: str) -> list[tuple[Fraction, Fraction]]:
+    """Return both sides of the equations of a sentence, without the names of cells."""
+    plain = re.sub(r"\([^()]*[a-z][^()]*\)", "", sentence)
+    found = re.findall(r"([\d(][\d\s+−×()]*) = (-?\d+(?:/\d+)?)[.:]", plain)
+    sides = []
+    for left, right in found:
+        written = left.replace("−", "-").replace("×", "*").strip()
+        if written.startswith("(") and "/" in right:
+            numerator = Fraction(eval(written))
+            sides.append((numerator, Fraction(right.split("/")[0])))
+        else:
+            sides.append((Fraction(eval(written)), Fraction(right)))
+    return sides
+
+
+def test_an_equation_that_is_wrong_would_be_seen() -> None:
+    left, right = read_equations("At least 2 in (a x): 7 (b y) + 7 (c z) − 12 (all) = 3.")[0]
+    assert (left, right) == (2, 3)
+
+
+def build_counts(records: list[str], margins: list[str], zeros: tuple[str, ...] = ()) -> Any:
+    """Return exact margins of records such as "010" over features a, b, c … of 0 and 1."""
+    names = "abcdef"[: len(records[0])]
+    declared = [StructuralZero.from_pattern(dict(zip(names, zero, strict=True))) for zero in zeros]
+    schema = Schema([Feature(name, "01") for name in names], declared)
+    counts = np.zeros(schema.shape, dtype=np.int64)
+    for record in records:
+        counts[tuple(map(int, record))] += 1
+    table = Table(schema, counts)
+    return PublishedCounts.from_dataspace(
+        Dataspace.from_table(table, [Margin(*margin) for margin in margins])
+    )
+
+
+def test_three_missing_separators_that_meet_need_whole_numbers() -> None:
+    """The linear program allows 2 here, whole numbers 1."""
+    records = ["000000", "101101", "010110", "111011"]
+    counts = build_counts(records, ["bcd", "ab", "ce", "df"])
+    view = (1, 0, 0, 0, 1, 1)
+    assert closed_bounds.close_bounds(counts, view) is None
+    assert ConformingTables(counts).bound(view).upper.ravel()[0] == 1
+    without = ConformingTables(counts, Effort(search=0)).bound(view)
+    assert without.upper.ravel()[0] == 2
+    assert not without.sharp.ravel()[0]
+
+
+def test_a_structural_zero_across_margins_fixes_a_cell() -> None:
+    counts = build_counts(["01", "10"], ["a", "b"], zeros=("00",))
+    bounds = ConformingTables(counts).bound((1, 1))
+    assert bounds.lower.tolist() == bounds.upper.tolist() == [[0, 1], [1, 0]]
+
+
+def test_a_path_of_margins_is_a_flow() -> None:
+    """AB, BC and CD published, (a, c, d) asked, three records: sharper than summed bounds."""
+    counts = build_counts(["0000", "0101", "1011"], ["ab", "bc", "cd"])
+    bounds = closed_bounds.close_bounds(counts, (1, 0, 0, 1))
+    assert bounds is not None
+    case = Case(counts, np.zeros(16, dtype=np.int64))
+    values = case.sum_to_view(case.list_tables(), (1, 0, 0, 1))
+    assert bounds.lower.ravel().tolist() == values.min(axis=0).tolist()
+    assert bounds.upper.ravel().tolist() == values.max(axis=0).tolist()

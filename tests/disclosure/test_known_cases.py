@@ -252,7 +252,7 @@ def test_known_records_are_left_out(tmp_path: Path) -> None:
     [
         ("", "no row"),
         ("ward,count\n", "no row"),
-        ("ward,count\nA,-3\n", "no count"),
+        ("ward,count\nA,-3\n", "is no count"),
         ("ward,count\nA,3\nA,4\n", "twice"),
         ("ward,count\nA\n", "as many cells"),
         ("ward,count\nA,3\nB,4\nTotal,8\n", "contradict"),
@@ -340,3 +340,38 @@ def test_a_release_says_so_before_it_is_charged(
     page = (tmp_path / "one" / "report.html").read_text(encoding="utf-8")
     assert "What the exact totals give away" in page
     assert "So all 5 in (ward B) have ill n." in page
+
+
+def test_a_message_quotes_no_cell_of_a_file(tmp_path: Path) -> None:
+    """Somebody may give the data themselves, and forget --exact."""
+    path = write(tmp_path, "people.csv", "name,illness\nAda,secretitis\n")
+    with pytest.raises(DataError) as caught:
+        sd.disclosure(tables=[path])
+    assert "secretitis" not in str(caught.value)
+    assert "Ada" not in str(caught.value)
+    rounded = write(tmp_path, "rounded.csv", "a,count\nx,7777\n")
+    with pytest.raises(DataError) as caught:
+        sd.disclosure(tables=[rounded], rules=ReadingRules(rounded=5))
+    assert "7777" not in str(caught.value)
+
+
+def test_counts_beyond_all_use_are_refused() -> None:
+    with pytest.raises(DataError, match="not looked at"):
+        sd.disclosure(totals={"a": {"x": 2**41, "y": 1}}).to_json()
+
+
+def test_nested_places_are_groups_and_values() -> None:
+    """Everybody of state t lives in its county 3; of state s only county 1 has women."""
+    data = {
+        "state": [*"ssst"],
+        "county": [*"1223"],
+        "sex": [*"fmmf"],
+    }
+    found = sd.disclosure(data, exact=[("county", "sex")], nest=("state", "county"))
+    told = {(each.value, tuple(each.cell.values())) for each in found.statements if each.value}
+    assert ("county", ("s", "1", "f")) in told
+    assert ("sex", ("s", "2", "m")) in told
+    answer = sd.disclosure(
+        data, exact=["state", "sex"], nest=("state", "county"), cells=[{"state": "s", "sex": "f"}]
+    ).answers[0]
+    assert (answer.lower, answer.upper) == (1, 2)

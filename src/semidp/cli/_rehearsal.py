@@ -8,6 +8,7 @@ from attrs import evolve
 
 import semidp.cli._options as o
 from semidp.cli._output import echo, print_json, print_rows
+from semidp.present.disclosure_words import disclosure_notice
 from semidp.present.report.sentences import (
     Outlook,
     budget_parts,
@@ -66,7 +67,8 @@ def _print_prepared(
     """Say what a release would do: from public values."""
     plan, scope, curve = found.plan, found.scope, found.guarantee.tradeoff
     warnings = (*scope.warnings, *weakness(found.guarantee))
-    printing.warn(together_disclosed((*warnings, *scope.disclosures)))
+    said = (*warnings, *scope.disclosures, *disclosure_notice(scope))
+    printing.warn(together_disclosed(said))
     if printing.json:
         partition = (
             {"partition": {"depth": found.partition, "parts": found.nodes}}

@@ -81,6 +81,8 @@ def state(statement: DisclosureStatement) -> str:
         return f"everybody in {who} has {what} ({_span(statement)})"
     if statement.kind is FindingKind.nobody:
         return f"nobody is in {where}"
+    if statement.kind is FindingKind.alone:
+        return f"one record alone in {where}"
     if statement.kind is FindingKind.asked:
         return f"{where}: {_span(statement)}, {statement.answer}"
     return f"{where}: {_span(statement)}"
@@ -170,7 +172,8 @@ def review_totals(dataspace: Dataspace) -> Disclosure | None:
 
 
 def _are_many(dataspace: Dataspace) -> bool:
-    return sum(total.counts.size for total in dataspace.totals) > _MOST_TOTALS
+    cells = sum(total.counts.size for total in dataspace.totals)
+    return cells > _MOST_TOTALS or dataspace.n >= UNBOUNDED
 
 
 def disclosure_paragraphs(dataspace: Dataspace, found: Disclosure) -> list[str]:
@@ -178,7 +181,7 @@ def disclosure_paragraphs(dataspace: Dataspace, found: Disclosure) -> list[str]:
     paragraphs = [_ABOUT]
     numbers = found.numbers
     if numbers:
-        paragraphs.append(f"Certain are: {count_statements(numbers)}.")
+        paragraphs.append(f"This is certain: {count_statements(numbers)}.")
     else:
         paragraphs.append("Nothing about a single person or group was found to be certain.")
     cells = found.findings.count_cells()
@@ -210,7 +213,7 @@ def disclosure_sections(scope: Scope) -> list[Section]:
     """Return the section of the report; none where only the number of records is exact."""
     found = review_totals(scope.dataspace)
     if found is None:
-        said = f"The exact totals have over {_MOST_TOTALS:,} cells: semidp disclosure reads them."
+        said = "The exact totals are too many to look at here: semidp disclosure reads them."
         many = _are_many(scope.dataspace)
         return [Section(heading=HEADING, paragraphs=[_ABOUT, said])] if many else []
     rows = [(state(each), " ".join(each.proof)) for each in found.statements[:WORST]]

@@ -160,7 +160,7 @@ def _bound_asked(
     inner = [edge for edge in edges if not is_within_view(edge[2], asked)]
     shape = grid.compute_margin_shape(asked)
     lower = np.zeros(shape, dtype=np.int64)
-    upper = np.full(shape, UNBOUNDED * 2**20, dtype=np.int64)
+    upper = np.full(shape, UNBOUNDED, dtype=np.int64)
     for piece in _components(len(ordered), inner):
         members = [ordered[place] for place in piece]
         separators = [edge[2] for edge in inner if edge[0] in piece]
@@ -233,7 +233,7 @@ def _bound_piece(
         if grid.count_margin_cells(whole) > LARGEST_ARRAY:
             return None
         lower = np.zeros(grid.compute_margin_shape(whole), dtype=np.int64)
-        upper = np.full(lower.shape, UNBOUNDED * 2**20, dtype=np.int64)
+        upper = np.full(lower.shape, UNBOUNDED, dtype=np.int64)
         for clique in members:
             spread = grid.spread(find(clique), clique, whole)
             lower, upper = lower + spread, np.minimum(upper, spread)
@@ -243,8 +243,6 @@ def _bound_piece(
         return grid.sum(lower, named, whole), grid.sum(upper, named, whole)
     path = _find_path(members, separators)
     if path is None or grid.count_margin_cells(named) > most_flows:
-        return None
-    if max(int(find(clique).max(initial=0)) for clique in members) >= UNBOUNDED:
         return None
     shape = grid.compute_margin_shape(named)
     ends = [_PathFlow(grid, path, named, flat, find).bounds() for flat in range(_size(shape))]

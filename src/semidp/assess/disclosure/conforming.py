@@ -14,6 +14,7 @@ from semidp.assess.disclosure.closed_bounds import LARGEST_ARRAY, Bounds, close_
 from semidp.assess.disclosure.narrowing import Narrowing
 from semidp.assess.disclosure.program_bounds import Clock, Effort, Program
 from semidp.assess.disclosure.published_counts import UNBOUNDED, PublishedCounts
+from semidp.errors import DataError
 from semidp.promise.progress import Progress, silent
 from semidp.promise.schema.margins import Mask, View, is_within_view, join
 
@@ -49,6 +50,11 @@ class ConformingTables:
     _kept: dict[View, Bounds] = field(default_factory=dict, init=False)
     _partial: dict[View, tuple[set[int], Bounds]] = field(default_factory=dict, init=False)
     _programs: dict[View, Program] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        largest = max(int(known.lower.max(initial=0)) for known in self.counts.tables)
+        if largest >= UNBOUNDED:
+            raise DataError(f"counts of {UNBOUNDED:,} and more are not looked at")
 
     @cached_property
     def clock(self) -> Clock:
@@ -95,8 +101,6 @@ class ConformingTables:
 
     def find_program(self, view: View) -> Program | None:
         """Return the program for the cells of a view; None where it is too large."""
-        if self._largest_count >= UNBOUNDED:
-            return None
         program = Program(self.counts, self.narrowed, view, self.clock)
         key = program.blocks[0] if len(program.blocks) == 1 else self.counts.crossing
         if len(program.blocks) > 1:
@@ -104,11 +108,6 @@ class ConformingTables:
         if program.size > self.effort.columns or program.size > LARGEST_ARRAY:
             return None
         return self._programs.setdefault(key, program)
-
-    @cached_property
-    def _largest_count(self) -> int:
-        published = [known.lower.max(initial=0) for known in self.counts.tables]
-        return int(max(published, default=0))
 
     def _bound_by_steps(self, view: View) -> Bounds:
         """Outer bounds from sums and differences; no table is in hand."""

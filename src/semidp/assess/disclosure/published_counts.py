@@ -334,7 +334,7 @@ class ReadingRules:
     def _rounded(self, count: int, base: int) -> tuple[int, int, int]:
         if count % base:
             raise DataError(
-                f"a published {count} is no multiple of {base}: is ⟨rounded⟩ right for this table?"
+                f"a published number is no multiple of {base}: is ⟨rounded⟩ right for this table?"
             )
         if count == 0 and self.zeros_kept:
             return 0, 0, 0
