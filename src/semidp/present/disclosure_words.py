@@ -11,8 +11,8 @@ from semidp.promise.exact import count_noun
 from semidp.promise.guarantee import Scope
 from semidp.promise.spaces.dataspace import Dataspace
 from semidp.promise.spaces.linked import LinkedDataspace
-from semidp.publish.plots.figures import flatten_table, heatmap
-from semidp.publish.plots.style import ORANGE, Figure
+from semidp.publish.plots.figures import flatten_table
+from semidp.publish.plots.style import ORANGE, Figure, drawing
 from semidp.publish.results.sections import Section
 
 HEADING = "What the exact totals give away"
@@ -22,6 +22,9 @@ _ABOUT = (
     " number."
 )
 _MOST_DRAWN = 10_000
+_DRAWN_IN_REPORT = 600
+_SHADES = 12
+_NAMED = 40
 _MOST_TOTALS = 2**20
 
 _WORDS: dict[FindingKind, tuple[str, str]] = {
@@ -176,7 +179,7 @@ def _are_many(dataspace: Dataspace) -> bool:
     return cells > _MOST_TOTALS or dataspace.n >= UNBOUNDED
 
 
-def disclosure_paragraphs(dataspace: Dataspace, found: Disclosure) -> list[str]:
+def disclosure_paragraphs(scope: Scope, found: Disclosure) -> list[str]:
     """Return what the section says before its list."""
     paragraphs = [_ABOUT]
     numbers = found.numbers
@@ -184,8 +187,10 @@ def disclosure_paragraphs(dataspace: Dataspace, found: Disclosure) -> list[str]:
         paragraphs.append(f"This is certain: {count_statements(numbers)}.")
     else:
         paragraphs.append("Nothing about a single person or group was found to be certain.")
+    if scope.protection is not None:
+        paragraphs.append(f"All of it is about single {scope.protection.records}.")
     cells = found.findings.count_cells()
-    if isinstance(dataspace, LinkedDataspace):
+    if isinstance(scope.dataspace, LinkedDataspace):
         paragraphs.append("Only the totals of members were looked at, not those of units.")
     elif cells is None or cells["undecided"]:
         paragraphs.append(
@@ -220,11 +225,11 @@ def disclosure_sections(scope: Scope) -> list[Section]:
     return [
         Section(
             heading=HEADING,
-            paragraphs=disclosure_paragraphs(scope.dataspace, found),
+            paragraphs=disclosure_paragraphs(scope, found),
             columns=("certain", "why") if rows else (),
             rows=rows,
             names=2,
-            figure=width_figure(found),
+            figure=width_figure(found, _DRAWN_IN_REPORT),
             figure_label="Widths of the bounds of every cell, with certain cells marked",
             caption=(
                 "The lighter a cell, the less is left open about its count. Certain cells are"
@@ -249,24 +254,34 @@ def disclosure_notice(scope: Scope) -> list[str]:
     ]
 
 
-def width_figure(found: Disclosure) -> Figure | None:
+def width_figure(found: Disclosure, most: int = _MOST_DRAWN) -> Figure | None:
     """Draw the width of the bounds of every cell of the crossing; certain cells are marked.
 
     None where there is nothing to draw: one feature, or too many cells.
     """
-    bounds = found.findings.crossing_bounds
     crossing = found.counts.crossing
-    if bounds is None or sum(depth > 0 for depth in crossing) < 2:
+    bounds = found.findings.crossing_bounds
+    if bounds is None or sum(depth > 0 for depth in crossing) < 2 or bounds.lower.size > most:
         return None
-    if not 1 < bounds.lower.size <= _MOST_DRAWN or bounds.method == "published":
-        return None
+    from matplotlib import colormaps
+
     schema = found.counts.schema.restrict(found.counts.schema.list_view_names(crossing))
     widths = np.where(bounds.upper >= UNBOUNDED, np.nan, bounds.upper - bounds.lower)
-    figure = heatmap(schema, widths.reshape(schema.shape), label="width of the bounds")
-    if figure is None:
-        return None
-    matrix, _, _ = flatten_table(schema, widths.reshape(schema.shape))
-    down, across = np.nonzero(matrix == 0)
-    size = float(np.clip(420 / max(matrix.shape), 4, 60))
-    figure.axes[0].scatter(across, down, s=size, color=ORANGE, edgecolors="white", linewidths=0.6)
+    matrix, rows, columns = flatten_table(schema, widths.reshape(schema.shape))
+    height = float(np.clip(1.4 + 0.26 * len(rows), 2.4, 8.0))
+    with drawing(float(np.clip(2.4 + 0.2 * len(columns), 4.4, 9.0)), height) as (figure, axes):
+        # Shapes and few shades: a picture of points would be an image inside the report.
+        shades = colormaps["Blues"].resampled(_SHADES)
+        mesh = axes.pcolormesh(matrix, cmap=shades, vmin=0, vmax=max(np.nanmax(matrix), 1))
+        down, across = np.nonzero(matrix == 0)
+        size = float(np.clip(420 / max(matrix.shape), 4, 60))
+        axes.scatter(
+            across + 0.5, down + 0.5, s=size, color=ORANGE, edgecolors="white", linewidths=0.6
+        )
+        for put, labels, turn in ((axes.set_yticks, rows, 0), (axes.set_xticks, columns, 90)):
+            named = labels if len(labels) <= _NAMED else []
+            put(np.arange(len(named)) + 0.5, named, fontsize=8, rotation=turn)
+        axes.invert_yaxis()
+        axes.grid(visible=False)
+        figure.colorbar(mesh, ax=axes, label="width of the bounds")
     return figure

@@ -65,12 +65,12 @@ class Bounds:
         return (self.lower == self.least) & (self.upper == self.most)
 
     @property
-    def fixed(self) -> Any:
+    def is_fixed(self) -> Any:
         """The cells that have one value in all conforming tables."""
         return self.lower == self.upper
 
     @property
-    def open(self) -> Any:
+    def is_open(self) -> Any:
         """The cells that have two values in two conforming tables."""
         return self.least < self.most
 

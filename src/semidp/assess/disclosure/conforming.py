@@ -67,7 +67,7 @@ class ConformingTables:
         return is_closed(self.counts)
 
     @cached_property
-    def narrowed(self) -> Narrowing:
+    def narrowing(self) -> Narrowing:
         """What follows step by step; the crossing takes part where it is small enough."""
         crossing = self.counts.crossing
         small = self.counts.grid.count_margin_cells(crossing) <= self.effort.cells
@@ -81,12 +81,18 @@ class ConformingTables:
 
     def bound_cells(self, view: View, cells: Iterable[int]) -> Bounds:
         """Return bounds of which only those of some cells were worked for."""
-        if view in self._kept:
+        if view in self._kept and self._kept[view].method != "steps":
             return self._kept[view]
         wanted = set(cells)
         if view not in self._partial or not wanted <= self._partial[view][0]:
             self._partial[view] = wanted, self._bound(view, sorted(wanted))
         return self._partial[view][1]
+
+    def recall(self, view: View, cell: int) -> Bounds:
+        """Return the best bounds of a cell that were worked out, or work for it alone."""
+        if view in self._partial and cell in self._partial[view][0]:
+            return self._partial[view][1]
+        return self._kept[view] if view in self._kept else self.bound_cells(view, [cell])
 
     def _bound(self, view: View, cells: Iterable[int] | None) -> Bounds:
         if self.is_closed:
@@ -101,19 +107,21 @@ class ConformingTables:
 
     def find_program(self, view: View) -> Program | None:
         """Return the program for the cells of a view; None where it is too large."""
-        program = Program(self.counts, self.narrowed, view, self.clock)
-        key = program.blocks[0] if len(program.blocks) == 1 else self.counts.crossing
-        if len(program.blocks) > 1:
-            key = tuple(-1 for _ in key)  # the blocks of all cliques, whatever is asked of them
-        if program.size > self.effort.columns or program.size > LARGEST_ARRAY:
+        program = Program(self.counts, self.narrowing, view, self.clock)
+        # All cliques together serve every view within one of them.
+        several = len(program.blocks) > 1
+        key = tuple(-1 for _ in view) if several else program.blocks[0]
+        program = self._programs.setdefault(key, program)
+        cells = sum(self.counts.grid.count_margin_cells(block) for block in program.blocks)
+        if cells > LARGEST_ARRAY or program.size > self.effort.columns:
             return None
-        return self._programs.setdefault(key, program)
+        return program
 
     def _bound_by_steps(self, view: View) -> Bounds:
         """Outer bounds from sums and differences; no table is in hand."""
         grid = self.counts.grid
         further = view if grid.count_margin_cells(view) <= self.effort.cells else None
-        narrowed = self.narrowed
+        narrowed = self.narrowing
         if further is not None and further not in narrowed.lower:
             narrowed = Narrowing.from_counts(self.counts, [further])
         shape = grid.compute_margin_shape(view)

@@ -161,7 +161,7 @@ class CertainFindings:
     @cached_property
     def numbers(self) -> dict[FindingKind, int]:
         """How many statements of each kind there are."""
-        found = Counter(each.kind for each in self._found) + self._unlisted
+        found = Counter(each.kind for each in self._findings) + self._unlisted
         return {kind: found[kind] for kind in FindingKind if found[kind]}
 
     @cached_property
@@ -177,7 +177,7 @@ class CertainFindings:
         bounds = self.crossing_bounds
         if bounds is None:
             return None
-        fixed, is_open = int(bounds.fixed.sum()), int((bounds.open & ~bounds.fixed).sum())
+        fixed, is_open = int(bounds.is_fixed.sum()), int((bounds.is_open & ~bounds.is_fixed).sum())
         cells = bounds.lower.size
         return {
             "cells": cells,
@@ -189,12 +189,12 @@ class CertainFindings:
 
     def list_statements(self, most: int = LISTED) -> list[DisclosureStatement]:
         """Return the worst statements, with their proofs."""
-        return [self._write(found) for found in islice(self._found, most)]
+        return [self._write(found) for found in islice(self._findings, most)]
 
     # --- what is certain --------------------------------------------------------------------------
 
     @cached_property
-    def _found(self) -> list[_Found]:
+    def _findings(self) -> list[_Found]:
         # Hidden cells first, while there is time; groups rest on the crossing.
         found = [*self._find_hidden(), *self._find_counts(), *self._find_groups()]
         order = {kind: place for place, kind in enumerate(FindingKind)}
@@ -420,13 +420,11 @@ class CertainFindings:
         who = "all records" if not any(group) else whole
         if not found.lower:
             return [*lines, f"So whoever is in {who} has {what}."]
-        size = f"all {found.lower:,}" if found.lower == found.upper else "everybody"
-        return [
-            *lines,
-            f"So {size} in {who} have {what}."
-            if size != "everybody"
-            else f"So everybody in {who} has {what}.",
-        ]
+        if found.upper == 1:
+            return [*lines, f"So the only one in {who} has {what}."]
+        if found.lower == found.upper:
+            return [*lines, f"So all {found.lower:,} in {who} have {what}."]
+        return [*lines, f"So everybody in {who} has {what}."]
 
     def _name_value(self, found: _Found) -> str:
         name = self.counts.schema.features[found.axis].names[found.view[found.axis] - 1]

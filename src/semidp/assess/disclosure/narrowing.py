@@ -164,7 +164,7 @@ class Narrowing:
                 return place, step
         return None
 
-    def value_at(self, view: View, side: int, cell: int, before: int) -> int:
+    def find_value(self, view: View, side: int, cell: int, before: int) -> int:
         """Return a bound as it was before a step."""
         found = self.find_step(view, side, cell, before)
         if found is not None:
@@ -172,12 +172,12 @@ class Narrowing:
             return int(step.values[np.searchsorted(step.cells, cell)])
         start = UNBOUNDED if self.counts.possible(view).ravel()[cell] else 0
         value = start if side == UPPER else 0
-        for known in self.tables_of(view):
+        for known in self.list_tables(view):
             told = (known.lower, known.upper)[side].ravel()[cell]
             value = int(min(value, told) if side == UPPER else max(value, told))
         return value
 
-    def tables_of(self, view: View) -> Iterator[KnownTable]:
+    def list_tables(self, view: View) -> Iterator[KnownTable]:
         """Yield the published tables over a view."""
         for known in self.counts.tables:
             if known.view == view:

@@ -162,8 +162,8 @@ class Program:
 
     @property
     def size(self) -> int:
-        """The number of cells of all blocks."""
-        return sum(self.counts.grid.count_margin_cells(block) for block in self.blocks)
+        """The number of columns."""
+        return self._starts[-1]
 
     @cached_property
     def _cells(self) -> list[Counts]:

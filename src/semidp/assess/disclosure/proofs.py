@@ -55,7 +55,7 @@ class Explainer:
 
     def explain(self, view: View, cell: int, side: int) -> list[str]:
         """Return the sentences that prove the lower (0) or upper (1) bound of a cell."""
-        bounds = self.tables.bound_cells(view, [cell])
+        bounds = self.tables.recall(view, cell)
         value = int((bounds.lower, bounds.upper)[side].ravel()[cell])
         for proof in (
             self._by_published(view, cell, side, value),
@@ -82,13 +82,13 @@ class Explainer:
                 place = self.tables.counts.find_coarser(view, cell, known.view)
                 told = int((known.lower, known.upper)[side].ravel()[place])
                 if told == value:
-                    return [self._published(known, place)]
+                    return [self._quote(known, place)]
             elif is_within_view(view, known.view) and known.is_exact:
                 self.sources.add(known.source)
                 return [f"{self._margin(known)} adds up to {value:,} in {self.name(view, cell)}."]
         return []
 
-    def _published(self, known: KnownTable, cell: int) -> str:
+    def _quote(self, known: KnownTable, cell: int) -> str:
         self.sources.add(known.source)
         lower, upper = int(known.lower.ravel()[cell]), int(known.upper.ravel()[cell])
         where = self.name(known.view, cell)
@@ -130,11 +130,11 @@ class Explainer:
     def _by_steps(
         self, view: View, cell: int, side: int, value: int, most: int = _MOST_SENTENCES
     ) -> list[str]:
-        narrowed = self.tables.narrowed
+        narrowed = self.tables.narrowing
         if view not in narrowed.lower:
             return []
         last = len(narrowed.steps)
-        if narrowed.value_at(view, side, cell, last) != value:
+        if narrowed.find_value(view, side, cell, last) != value:
             return []
         lines: dict[str, None] = {}
         self._trace(view, side, cell, last, lines, most)
@@ -156,19 +156,19 @@ class Explainer:
         """Add the sentences that lead to a bound, those it rests on first."""
         if len(lines) > most:
             return
-        narrowed = self.tables.narrowed
+        narrowed = self.tables.narrowing
         found = narrowed.find_step(view, side, cell, before)
         if found is None:
-            for known in narrowed.tables_of(view):
+            for known in narrowed.list_tables(view):
                 told = (known.lower, known.upper)[side].ravel()[cell]
                 if told not in (0, UNBOUNDED) or (side == UPPER and told == 0):
-                    lines.setdefault(self._published(known, cell))
+                    lines.setdefault(self._quote(known, cell))
                     return
             return
         place, step = found
         if step.whole == step.part:
             self._trace(view, 1 - side, cell, place, lines, most)
-            gap = next(known for known in narrowed.tables_of(view) if known.gap is not None)
+            gap = next(known for known in narrowed.list_tables(view) if known.gap is not None)
             self.sources.add(gap.source)
             text = "is suppressed as 0 or at least the threshold, so it is"
             lines.setdefault(
@@ -182,10 +182,10 @@ class Explainer:
     def _trace_sum(
         self, step: Step, cell: int, place: int, lines: dict[str, None], most: int
     ) -> None:
-        narrowed = self.tables.narrowed
+        narrowed = self.tables.narrowing
         numbers = []
         for part in self.tables.counts.list_parts(step.whole, cell, step.part):
-            number = narrowed.value_at(step.part, step.side, part, place)
+            number = narrowed.find_value(step.part, step.side, part, place)
             if number:
                 self._trace(step.part, step.side, part, place, lines, most)
                 numbers.append(f"{number:,}")
@@ -200,15 +200,15 @@ class Explainer:
     def _trace_difference(
         self, step: Step, cell: int, place: int, lines: dict[str, None], most: int
     ) -> None:
-        narrowed = self.tables.narrowed
+        narrowed = self.tables.narrowing
         side = step.side
         whole = self.tables.counts.find_coarser(step.part, cell, step.whole)
         self._trace(step.whole, side, whole, place, lines, most)
-        numbers, others = [f"{narrowed.value_at(step.whole, side, whole, place):,}"], []
+        numbers, others = [f"{narrowed.find_value(step.whole, side, whole, place):,}"], []
         for part in self.tables.counts.list_parts(step.whole, whole, step.part):
             if part == cell:
                 continue
-            number = narrowed.value_at(step.part, 1 - side, part, place)
+            number = narrowed.find_value(step.part, 1 - side, part, place)
             if number or side == LOWER:
                 self._trace(step.part, 1 - side, part, place, lines, most)
             if number:

@@ -306,18 +306,18 @@ class ReadingRules:
     def read_cell(self, text: str) -> tuple[int, int, int] | None:
         """Return the least count, the largest and the gap of a cell; None if it is not readable."""
         if text in self.secondary:
-            return self._secondary()
+            return self._read_secondary()
         if text in self.suppressed:
-            return self._primary()
+            return self._read_primary()
         digits = text.replace(",", "") if "," in text else text
         if not (digits.isascii() and digits.isdigit() and len(digits) <= 12):
             return None
         count = int(digits)
         if self.rounded is None or self.rounded == 1:
             return count, count, 0
-        return self._rounded(count, self.rounded)
+        return self._read_rounded(count, self.rounded)
 
-    def _primary(self) -> tuple[int, int, int]:
+    def _read_primary(self) -> tuple[int, int, int]:
         least = 1 if self.zeros == "shown" else 0
         if self.below is None or self.shared_mark:
             return least, UNBOUNDED, 0
@@ -327,11 +327,11 @@ class ReadingRules:
             raise InputError(f"no count is small: ⟨below⟩ {self.below} leaves none to suppress")
         return least, self.below - 1, 0
 
-    def _secondary(self) -> tuple[int, int, int]:
+    def _read_secondary(self) -> tuple[int, int, int]:
         least = self.below or 0
         return (0, UNBOUNDED, least) if self.zeros == "maybe" else (least, UNBOUNDED, 0)
 
-    def _rounded(self, count: int, base: int) -> tuple[int, int, int]:
+    def _read_rounded(self, count: int, base: int) -> tuple[int, int, int]:
         if count % base:
             raise DataError(
                 f"a published number is no multiple of {base}: is ⟨rounded⟩ right for this table?"
@@ -363,10 +363,10 @@ class ReadingRules:
         """Say how cells are read, in sentences."""
         said = []
         if self.suppressed:
-            lower, upper, _ = self._primary()
+            lower, upper, _ = self._read_primary()
             said.append(f"{_list_marks(self.suppressed)} means {_range_text(lower, upper)}.")
         if self.secondary:
-            lower, upper, gap = self._secondary()
+            lower, upper, gap = self._read_secondary()
             text = f"0, or {gap} and more" if gap else _range_text(lower, upper)
             said.append(f"{_list_marks(self.secondary)} means {text}.")
         if self.rounded is not None:

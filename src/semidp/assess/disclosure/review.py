@@ -103,7 +103,7 @@ class Disclosure:
         """What is certain."""
         tables = ConformingTables(self.counts, self.effort, self.progress)
         if any(known.hidden is not None for known in self.counts.tables):
-            tables.narrowed  # noqa: B018  (refuses tables that contradict each other)
+            tables.narrowing  # noqa: B018  (refuses tables that contradict each other)
         return CertainFindings(tables, self.insiders, self.percent)
 
     @property

@@ -103,9 +103,7 @@ def flatten_table(
     return counts.reshape(len(rows), -1), rows, columns
 
 
-def heatmap(
-    schema: Schema, counts: NDArray[Any], axes: Any = None, label: str = "published count"
-) -> Figure | None:
+def heatmap(schema: Schema, counts: NDArray[Any], axes: Any = None) -> Figure | None:
     """Draw a large table of counts as shades; None where it is too large even for that.
 
     Examples
@@ -130,7 +128,7 @@ def heatmap(
         below, beside = _sides(schema)
         axes.set(xlabel=below, ylabel=beside)
         axes.grid(visible=False)
-        bar = figure.colorbar(image, ax=axes, label=label)
+        bar = figure.colorbar(image, ax=axes, label="published count")
         grouped_ticks(bar.ax.yaxis)
     return figure
 
