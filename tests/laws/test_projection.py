@@ -20,7 +20,7 @@ from semidp.promise.sensitivity.projection import (
     LeastSquaresProjection,
     Projector,
     averages_commute,
-    projector,
+    build_projector,
 )
 from semidp.promise.sensitivity.table_spaces import sensitivity_space
 from semidp.promise.spaces.adjacency import Ball
@@ -46,7 +46,7 @@ def views(margins: list[tuple[int, ...]], features: int = 3) -> tuple[View, ...]
 def projection(
     shape: tuple[int, ...], margins: list[tuple[int, ...]], mask: np.ndarray
 ) -> Projector:
-    return projector(Grid.flat(shape), views(margins, len(shape)), mask)
+    return build_projector(Grid.flat(shape), views(margins, len(shape)), mask)
 
 
 @st.composite
@@ -161,7 +161,7 @@ def test_a_chain_with_empty_margin_cells_needs_no_least_squares() -> None:
         Table(schema, counts), [Margin("A", "B"), Margin("B", "C"), Margin("C", "D")]
     )
     space = sensitivity_space(public, Ball(4))
-    assert isinstance(space._projector, AveragingProjection)
+    assert isinstance(space.projector, AveragingProjection)
     assert np.allclose(space.project(counts) + space.fixed_part(), counts, atol=1e-9)
 
 

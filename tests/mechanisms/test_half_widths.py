@@ -26,11 +26,12 @@ from semidp.promise.schema.margins import Chain, Grid
 from semidp.promise.schema.schema import Schema
 from semidp.promise.sensitivity.branches import Cut
 from semidp.promise.sensitivity.products import product_space
-from semidp.promise.sensitivity.projection import projector
+from semidp.promise.sensitivity.projection import build_projector
 from semidp.promise.sensitivity.table_spaces import sensitivity_space
 from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.tradeoff.budget import Budget
+from semidp.publish.error_patterns import projection_patterns
 from semidp.publish.half_widths import (
     LOG_CONCAVE,
     branch_half_widths,
@@ -244,12 +245,12 @@ def test_patterns_are_the_rows_of_the_projection() -> None:
             if source.integers(2):
                 keep = [source.integers(5, size=chain.leaves) > 0 for chain in chains]
                 domain = np.logical_and.outer(*keep)
-            found = projector(grid, margins, domain).patterns()
+            found = projection_patterns(build_projector(grid, margins, domain))
             assert found is not None
             for cell in range(math.prod(grid.shape)):
                 unit = np.zeros(grid.shape)
                 unit.flat[cell] = 1
-                row = projector(grid, margins, domain).project(unit).ravel()
+                row = build_projector(grid, margins, domain).project(unit).ravel()
                 expected = np.sort(row[np.abs(row) > 1e-12])
                 weights = found.weights[int(found.which.flat[cell])]
                 actual = np.sort(

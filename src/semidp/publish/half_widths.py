@@ -24,7 +24,7 @@ from semidp.promise.mechanisms.residual_noise import ResidualMechanism
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.noise.sums import LEVEL, Weighted, half_widths
 from semidp.promise.schema.margins import Floats, View, is_within_view, list_axes, trimmed_view
-from semidp.promise.sensitivity.projection import MOST_PATTERNS
+from semidp.publish.error_patterns import MOST_PATTERNS, find_patterns
 
 INTERVALS_BELOW = 10**6
 """Tables of so many cells and more are written without the ends of intervals."""
@@ -66,7 +66,7 @@ def _(mechanism: CellByCell) -> NDArray[np.float64]:
     """The error is a weighted sum of independent numbers; cells with the same weights share its
     law.
     """
-    patterns = mechanism.space.patterns()
+    patterns = find_patterns(mechanism.space)
     if patterns is None:
         return simulate_half_widths(mechanism)
     sums = []

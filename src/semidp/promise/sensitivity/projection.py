@@ -6,11 +6,9 @@ on the margin operator elsewhere. What is published, and how far two tables may 
 `table_spaces` and `norms`.
 """
 
-import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
@@ -31,12 +29,9 @@ from semidp.promise.schema.margins import (
 )
 
 DENSE_MARGIN_CELLS = 3000  # the Gram matrix of that many margin cells takes 72 MB and some seconds
-MOST_PATTERNS = 1000  # laws of cells that are told apart
-MOST_ROWS = 512  # cells of a table of which every row of P is looked at
-_DIGITS = 2**40  # to which weights that are no simple fractions are rounded
 
 
-def projector(grid: Grid, margins: Sequence[View], domain: Mask | None = None) -> "Projector":
+def build_projector(grid: Grid, margins: Sequence[View], domain: Mask | None = None) -> "Projector":
     """Return P, the orthogonal projection onto tables on `grid` that vanish outside `domain` and
     have zero `margins`.
 
@@ -48,7 +43,7 @@ def projector(grid: Grid, margins: Sequence[View], domain: Mask | None = None) -
 
     Examples
     --------
-    >>> P = projector(Grid.flat((2, 2)), [(1, 0), (0, 1)])
+    >>> P = build_projector(Grid.flat((2, 2)), [(1, 0), (0, 1)])
     >>> P.project(np.array([[4.0, 0.0], [0.0, 0.0]]))
     array([[ 1., -1.],
            [-1.,  1.]])
@@ -111,23 +106,6 @@ def _is_product(domain: Mask) -> bool:
         other_axes = tuple(other for other in range(domain.ndim) if other != axis)
         levels.append(int(domain.any(axis=other_axes).sum()))
     return math.prod(levels) == int(domain.sum())
-
-
-@dataclass(frozen=True, eq=False)
-class Patterns:
-    """Cells of a projected table grouped by the law of their error, with the weights that make up
-    each law.
-
-    Parameters
-    ----------
-    which
-        For each cell the number of its pattern.
-    weights
-        For each pattern the weights of the noise in single cells, each with how often it occurs.
-    """
-
-    which: NDArray[np.intp] = field(repr=False)
-    weights: tuple[Mapping[Fraction, int], ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -219,116 +197,6 @@ class AveragingProjection:
             result *= self.domain
         return np.maximum(result, 0.0)
 
-    def patterns(self) -> Patterns | None:
-        """Return the different rows of P by their weights; None where they are too many.
-
-        A row has the weight ``[same cell] - Σ coefficient / (cells averaged)`` at a cell, over the
-        views in which the two cells agree.
-
-        >>> projector(Grid.flat((2, 2)), [(1, 0), (0, 1)]).patterns().weights
-        ({Fraction(1, 4): 2, Fraction(-1, 4): 2},)
-        """
-        return self._by_axes() if self.domain is None else self._by_cells(self.domain)
-
-    def _by_axes(self) -> Patterns | None:
-        """Patterns where every cell is in the domain. Two cells agree along each feature down to
-        some depth.
-        """
-        used, sizes, kinds = [], [], []
-        for axis, chain in enumerate(self.grid.chains):
-            in_terms = [view[axis] for view, _, _ in self.terms]
-            depths = sorted({0, chain.depth, *in_terms})
-            below = []
-            for depth in depths:
-                leaves = chain.children(depth, chain.depth)
-                below.append(leaves[chain.find_leaf_ancestors(depth)])
-            different, which = np.unique(np.stack(below), axis=1, return_inverse=True)
-            used.append(depths)
-            sizes.append(different.T.tolist())
-            kinds.append(which.ravel())
-        if math.prod(map(len, sizes)) > MOST_PATTERNS:
-            return None
-        weights = [self._weights(used, chosen) for chosen in itertools.product(*sizes)]
-        which = np.ravel_multi_index(np.ix_(*kinds), tuple(map(len, sizes)))
-        return Patterns(np.broadcast_to(which, self.grid.shape), tuple(weights))
-
-    def _weights(self, used: list[list[int]], sizes: Sequence[list[int]]) -> dict[Fraction, int]:
-        """Weights of one pattern. `sizes` has, for each feature, the leaves below a cell's node at
-        the depths in use.
-        """
-        weights: dict[Fraction, int] = {}
-        leaves_at = []
-        for depths, below in zip(used, sizes, strict=True):
-            leaves_at.append(dict(zip(depths, below, strict=True)))
-        # Every cell agrees with this one down to some depth of each feature, and no further.
-        for deepest in itertools.product(*used):
-            cells = 1
-            for depths, below, depth in zip(used, sizes, deepest, strict=True):
-                place = depths.index(depth)
-                deeper = below[place + 1] if place + 1 < len(below) else 0
-                cells *= below[place] - deeper
-            weight = Fraction(int(deepest == self.grid.full))
-            for view, coefficient, _ in self.terms:
-                if is_within_view(view, deepest):
-                    averaged = [
-                        leaves[depth] for leaves, depth in zip(leaves_at, view, strict=True)
-                    ]
-                    weight -= Fraction(coefficient, math.prod(averaged))
-            if weight and cells:
-                weights[weight] = weights.get(weight, 0) + cells
-        return weights
-
-    def _by_cells(self, domain: Mask) -> Patterns | None:
-        """Patterns on the cells of a domain. Two cells have one pattern if, for every join of
-        views, equally many cells agree with each of them.
-        """
-        views = [view for view, _, _ in self.terms]
-        # Agreement in two views is agreement in their join: close the views under joins.
-        joins = set(views)
-        while more := {join(one, other) for one in joins for other in views} - joins:
-            joins |= more
-        which = np.zeros(self.grid.shape, dtype=np.intp)
-        for view in joins:
-            spread = self.grid.spread(self.grid.sum(domain, view), view)
-            counts = np.where(domain, np.broadcast_to(spread, self.grid.shape), 0)
-            different, number = np.unique(counts, return_inverse=True)
-            code = which * len(different) + number.reshape(which.shape)
-            _, which = np.unique(code, return_inverse=True)
-            which = which.reshape(self.grid.shape)
-        firsts = np.unique(which, return_index=True)[1]
-        if len(firsts) > MOST_PATTERNS:
-            return None
-        inside = np.flatnonzero(domain)
-        labels = [self.grid.labels(view)[inside] for view in views]
-        weights = [self._row(int(first), inside, labels, domain) for first in firsts]
-        return Patterns(which, tuple(weights))
-
-    def _row(
-        self, cell: int, inside: NDArray[np.intp], labels: Sequence[NDArray[np.intp]], domain: Mask
-    ) -> dict[Fraction, int]:
-        """The weights of the row of one cell, exactly."""
-        weights: dict[Fraction, int] = {}
-        if not domain.ravel()[cell]:
-            return weights
-        place = int(np.searchsorted(inside, cell))
-        # Bit 0: the cell itself; bit i + 1: agreement with it in view i.
-        agree = (np.arange(len(inside)) == place).astype(np.int64)
-        shares = []
-        for number, label in enumerate(labels):
-            same = label == label[place]
-            agree = agree + same * (2 << number)
-            coefficient = self.terms[number][1]
-            shares.append(Fraction(coefficient, int(same.sum())))
-        codes, counts = np.unique(agree, return_counts=True)
-        for code, cells in zip(codes.tolist(), counts.tolist(), strict=True):
-            weight = Fraction(code & 1)
-            for number, share in enumerate(shares):
-                if code & (2 << number):
-                    weight -= share
-            if weight:
-                weights[weight] = weights.get(weight, 0) + cells
-        return weights
-
 
 @dataclass(frozen=True, eq=False)
 class LeastSquaresProjection:
@@ -395,10 +263,6 @@ class LeastSquaresProjection:
         fixed = blocks.sum(axis=(1, 2))
         return self._table(np.maximum(1 - fixed, 0.0))
 
-    def patterns(self) -> Patterns | None:
-        """Return every row of P, for tables of few cells; else None."""
-        return row_patterns(self.domain.shape, self.project)
-
     def _table(self, inside: Floats) -> Floats:
         result = np.zeros(self.grid.shape)
         result[self.domain] = inside
@@ -432,36 +296,8 @@ class FixedTable:
         """Return zeros."""
         return np.zeros(self.table.shape)
 
-    def patterns(self) -> Patterns:
-        """Return one pattern without noise."""
-        return Patterns(np.zeros(self.table.shape, dtype=np.intp), ({},))
-
 
 Projector = AveragingProjection | LeastSquaresProjection | FixedTable
-
-
-def row_patterns(shape: tuple[int, ...], project: Callable[[Floats], Floats]) -> Patterns | None:
-    """Return every row of a projection by its weights, to twelve digits; None for tables of many
-    cells.
-
-    >>> row_patterns((2,), lambda values: values - values.mean()).weights
-    ({Fraction(1, 2): 1, Fraction(-1, 2): 1},)
-    """
-    cells = math.prod(shape)
-    if cells > MOST_ROWS:
-        return None
-    numbers: dict[tuple[tuple[Fraction, int], ...], int] = {}
-    which = []
-    for unit in np.eye(cells):
-        projected = project(unit.reshape(shape)).ravel()
-        row = np.rint(projected * _DIGITS).astype(np.int64)
-        values, counts = np.unique(row[row != 0], return_counts=True)
-        weights = []
-        for value, count in zip(values.tolist(), counts.tolist(), strict=True):
-            weights.append((Fraction(value, _DIGITS), count))
-        largest_first = tuple(reversed(weights))
-        which.append(numbers.setdefault(largest_first, len(numbers)))
-    return Patterns(np.array(which, dtype=np.intp).reshape(shape), tuple(map(dict, numbers)))
 
 
 def _merge_small_parts(parts: Sequence[Floats], limit: int) -> list[Floats]:

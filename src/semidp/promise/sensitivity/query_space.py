@@ -24,7 +24,6 @@ from semidp.promise.schema.counts import Table
 from semidp.promise.schema.margins import Floats
 from semidp.promise.sensitivity.moves import ListedTables
 from semidp.promise.sensitivity.patterns import Norms
-from semidp.promise.sensitivity.projection import Patterns, row_patterns
 from semidp.promise.spaces.adjacency import Adjacency
 from semidp.promise.spaces.dataspace import Datasets, Dataspace
 
@@ -174,12 +173,6 @@ class QuerySpace(ABC):
     def published_variances(self) -> Floats:
         """Return the variance of each published entry for unit noise."""
         return self.variances()
-
-    def patterns(self) -> Patterns | None:
-        """Return the published entries grouped by the law of their error under independent noise;
-        None where unknown.
-        """
-        return row_patterns(tuple(self.shape), self.project)
 
     def matrix(self) -> MatrixForm | None:
         """Return the query as a matrix of counts between published margins, where it is one; else
@@ -373,12 +366,6 @@ class ExplicitSpace(QuerySpace):
         projected.
         """
         return np.ones(self.shape) if self.fixed is None else self.variances()
-
-    def patterns(self) -> Patterns | None:
-        """Return the rows of the projection, or single entries where nothing is projected."""
-        if self.fixed is None:
-            return Patterns(np.zeros(self.shape, dtype=np.intp), ({Fraction(1): 1},))
-        return super().patterns()
 
     def variances(self) -> Floats:
         """Return the diagonal of the projection."""

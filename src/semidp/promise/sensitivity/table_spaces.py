@@ -33,7 +33,7 @@ from semidp.promise.sensitivity.exchange_tables import ExchangeTable
 from semidp.promise.sensitivity.moves import ListedTables, moves
 from semidp.promise.sensitivity.norms import ReleasedTable, TableNorms, find_norms
 from semidp.promise.sensitivity.patterns import Norms
-from semidp.promise.sensitivity.projection import FixedTable, Patterns, Projector, projector
+from semidp.promise.sensitivity.projection import FixedTable, Projector, build_projector
 from semidp.promise.sensitivity.query_space import MatrixForm, QuerySpace, RowsForm
 from semidp.promise.spaces.adjacency import Adjacency
 from semidp.promise.spaces.dataspace import Datasets, Dataspace
@@ -148,7 +148,7 @@ class TableSpace(QuerySpace):
     @property
     def dimension(self) -> int:
         """The number of free directions of the table under the published margins."""
-        return self._projector.dimension
+        return self.projector.dimension
 
     @property
     def one_residual(self) -> bool:
@@ -168,7 +168,7 @@ class TableSpace(QuerySpace):
 
     def project(self, values: ArrayLike) -> Floats:
         """Project onto the tables with zero published margins, on the cells that can occur."""
-        return self._projector.project(self.check_shape(values))
+        return self.projector.project(self.check_shape(values))
 
     def fixed_part(self) -> Floats:
         """Return (I - P) φ: the part of the table that the published statistics fix, computed from
@@ -177,17 +177,11 @@ class TableSpace(QuerySpace):
         margins = [margin.counts for margin in self._released_table.visible]
         if not margins:
             margins = [np.array(self.dataspace.n, dtype=np.int64)]
-        return self._projector.fixed_part(margins)
+        return self.projector.fixed_part(margins)
 
     def variances(self) -> Floats:
         """Return the diagonal of P: the variance of each cell of projected unit noise."""
-        return self._projector.variances()
-
-    def patterns(self) -> Patterns | None:
-        """Return the cells grouped by the law of their error, with the weights that make up each
-        law.
-        """
-        return self._projector.patterns()
+        return self.projector.variances()
 
     def listing(self) -> ListedTables | None:
         """Return every table of a small dataspace, or None where there are too many."""
@@ -320,11 +314,12 @@ class TableSpace(QuerySpace):
         return _domain(self._released_table)
 
     @cached_property
-    def _projector(self) -> Projector:
+    def projector(self) -> Projector:
+        """The projection onto the tables with zero published margins."""
         if self.table_norms.only is not None:
             return FixedTable(self.table_norms.only)
         margins = [margin.view for margin in self._released_table.visible]
-        return projector(self._released_table.grid, margins, self._domain)
+        return build_projector(self._released_table.grid, margins, self._domain)
 
 
 @frozen(slots=False, eq=False)
