@@ -5,11 +5,13 @@ import functools
 import importlib
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import CodeType, FrameType
 
+import numpy as np
 import pytest
+from scipy.sparse.csgraph import connected_components
 
 from semidp.cli import run
 from semidp.promise.accounting.ledger import Ledger
@@ -94,6 +96,38 @@ def test_nothing_imports_upward() -> None:
             if height.get(other, -1) > height[mine]:
                 upward.add((path.relative_to(PACKAGE).as_posix(), other))
     assert upward == set()
+
+
+def import_cycles(imports: Mapping[str, set[str]]) -> list[list[str]]:
+    """Modules that import each other in a circle, in functions and for types alone included."""
+    names = sorted(imports)
+    place = {name: number for number, name in enumerate(names)}
+    edges = [(place[one], place[two]) for one in names for two in imports[one] if two in place]
+    matrix = np.zeros((len(names), len(names)), dtype=bool)
+    for one, two in edges:
+        matrix[one, two] = one != two
+    count, labels = connected_components(matrix, directed=True, connection="strong")
+    circles = [[names[at] for at in np.flatnonzero(labels == label)] for label in range(count)]
+    return [circle for circle in circles if len(circle) > 1]
+
+
+def test_no_import_cycle_is_large() -> None:
+    imports = {}
+    for path in PACKAGE.rglob("*.py"):
+        parts = path.relative_to(PACKAGE).with_suffix("").parts
+        name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+        found = imported(path)
+        for node in ast.walk(parsed(path)):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("semidp."):
+                room = str(node.module).removeprefix("semidp.")
+                found |= {f"{room}.{alias.name}" for alias in node.names}
+        imports[name] = found
+    assert len(imports) > 200
+    assert [circle for circle in import_cycles(imports) if len(circle) > 4] == []
+
+
+def test_an_import_cycle_would_be_seen() -> None:
+    assert import_cycles({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}}) == [["a", "b", "c"]]
 
 
 KNOW_NO_KIND = (
