@@ -15,7 +15,8 @@ import pytest
 
 from semidp import Release
 from semidp.errors import Occupied
-from semidp.promise.files import hold_lock, new_folder, recover, replace_file
+from semidp.promise.files import hold_lock, recover, replace_file
+from semidp.publish.folders import new_folder
 from tests.cli.conftest import Semidp, one_sentence, settle
 
 WORDS = ("--table", "sex,region", "--invariant", "sex", "--invariant", "region", "--rho", "1/100")

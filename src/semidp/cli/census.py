@@ -38,8 +38,8 @@ from semidp.cli._output import (
 )
 from semidp.errors import InputError
 from semidp.promise.documents import read_document
-from semidp.promise.files import new_folder
 from semidp.promise.guarantee import Guarantee
+from semidp.publish.folders import new_folder
 from semidp.publish.plots.style import png
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from semidp.cli._output import append_hint, charge_said, echo
 from semidp.cli._totals import build_scope, choose_schema, read_totals
 from semidp.errors import InputError, SemidpError
 from semidp.present.release import Release
-from semidp.promise.files import check_place
+from semidp.publish.folders import check_place
 from semidp.publish.pipeline import RunOptions, run_plan
 from semidp.publish.plan import Plan
 from semidp.publish.release_files import release_files

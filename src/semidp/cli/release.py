@@ -34,9 +34,10 @@ from semidp.present.disclosure_words import disclosure_notice
 from semidp.present.release import Release
 from semidp.present.report.place_sections import list_unmatched_places
 from semidp.present.report.sentences import cautions, summary, together_disclosed, weakness
-from semidp.promise.files import check_place, replace_file
+from semidp.promise.files import replace_file
 from semidp.promise.progress import Progress
 from semidp.promise.spaces.linked import UNIT
+from semidp.publish.folders import check_place
 from semidp.publish.pipeline import RunOptions, run_plan
 from semidp.publish.plan import Plan
 from semidp.publish.plan_settings import (

@@ -8,7 +8,6 @@ run, once its lock is free. Nothing here knows what the files hold.
 
 import contextlib
 import errno
-import functools
 import hashlib
 import os
 import re
@@ -16,11 +15,10 @@ import secrets
 import shutil
 import stat
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from semidp.errors import InputError, Occupied
-from semidp.promise.documents import is_plain_file
 
 _SCRAP = re.compile(
     r"\.semidp-(?P<name>.+)\.(?:[0-9a-f]{8}(?:\.old)?|unfinished\.json|lock)", re.DOTALL
@@ -67,12 +65,12 @@ def replace_file(
     whole = content.encode() if isinstance(content, str) else content
     parts = [whole] if isinstance(whole, bytes) else whole
     with plain_errors(path), claim_destination(path, timeout=-1):
-        _sweep(path)
+        sweep(path)
         scrap = scrap_beside(path)
         try:
             with open(scrap, "xb") as file:
                 # Before the content, so that nobody reads it who may not read the file it replaces.
-                _like(path, scrap)
+                copy_permissions(path, scrap)
                 file.writelines(parts)
                 file.flush()
                 os.fsync(file.fileno())
@@ -148,83 +146,6 @@ def unfinished_stem(path: Path) -> str:
     return f".semidp-{scrap_tag(path)}.{UNFINISHED}"
 
 
-@contextlib.contextmanager
-def held_place(path: Path, check: Callable[[], None]) -> Iterator[None]:
-    """Hold the place of a folder to write, swept and checked."""
-    with plain_errors(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with claim_destination(path, timeout=PATIENCE):
-            _sweep(path)
-            check()
-            yield
-
-
-def durable(folder: Path) -> None:
-    """Make what was written into a folder outlast a power failure."""
-    sync_files(folder)
-    sync_folder(folder.parent)
-
-
-def check_place(
-    path: Path,
-    *,
-    force: bool = False,
-    ours: Callable[[Path], Collection[str]] = lambda folder: (),
-    inputs: Iterable[str | Path] = (),
-) -> None:
-    """Refuse a folder to write that has no name of its own, or holds something that nobody agreed
-    to lose.
-
-    Parameters
-    ----------
-    path
-        The folder to write. Nothing may be there, or an empty folder.
-    force
-        Also replace a folder in which every file is one of `ours`.
-    ours
-        Which files of a folder were written by the kind of run that would replace them.
-    inputs
-        What is still needed: a folder that holds one of these is never replaced, nor is the current
-        folder.
-
-    Examples
-    --------
-    >>> check_place(Path("."), force=True)
-    Traceback (most recent call last):
-    semidp.errors.Occupied: . is not a name for a new folder
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     (Path(folder) / "notes.txt").touch()
-    ...     check_place(Path(folder), force=True)
-    Traceback (most recent call last):
-    semidp.errors.Occupied: ... holds notes.txt, which would be lost
-    """
-    if path.name in ("", ".."):
-        raise Occupied(f"{path} is not a name for a new folder")
-    if "\x00" in str(path):
-        raise Occupied("the name of the new folder holds a character that no file name has")
-    with plain_errors(path):
-        if needed := _first_inside(path, inputs):
-            raise Occupied(f"{path} holds {needed}, which this run needs")
-        if _first_inside(path, [Path.cwd()]):
-            raise Occupied(f"{path} is the current folder or holds it")
-        if path.is_symlink():
-            raise Occupied(
-                f"{path} is a symbolic link, and neither it nor what it points to is replaced"
-            )
-        if not path.exists():
-            return
-        if not path.is_dir():
-            raise Occupied(f"{path} is not a folder, and would be lost")
-        our_folder = ours(path)
-        entries = sorted(path.iterdir())
-        foreign = [entry.name for entry in entries if not _is_known(entry, entry.name, our_folder)]
-        if foreign:
-            raise Occupied(f"{path} holds {_abbreviate_names(foreign)}, which would be lost")
-        if entries and not force:
-            raise Occupied(f"{path} already exists", replaceable=True)
-
-
 def recover(path: str | Path) -> None:
     """Finish what a run left that was killed when it had moved the old `path` away and not yet put
     the new one there.
@@ -279,7 +200,7 @@ def hold_lock(file: Path, timeout: float = -1, guarded: Path | None = None) -> I
             errno.EACCES, f"its lock {file} belongs to somebody else: ask for its permissions"
         ) from None
     if guarded is not None:
-        _like(guarded, file)
+        copy_permissions(guarded, file)
         with contextlib.suppress(OSError):  # a file that is read-only still has a lock to take
             file.chmod(stat.S_IMODE(file.stat().st_mode) & 0o666 | 0o600)
     # Without locks the package would fall back to a file that a killed run leaves locked.
@@ -393,40 +314,6 @@ def _is_same(path: Path, known: os.stat_result) -> bool:
         return False
 
 
-def put_in_place(scrap: Path, path: Path, force: bool, old: Path) -> None:
-    """Move a whole folder to `path`: onto nothing or an empty folder; with `force` what is there is
-    `old` meanwhile.
-    """
-    if force and path.is_dir() and any(path.iterdir()):
-        try:
-            rename(path, old)
-            _move_folder(scrap, path)
-        except BaseException:
-            # Whatever stops the run between the two renames, the old folder comes back.
-            if scrap.exists() and old.exists() and not os.path.lexists(path):
-                rename(old, path)
-            raise
-        discard_scrap(old)
-    else:
-        _move_folder(scrap, path)
-    with contextlib.suppress(OSError):  # it is in place, whatever the system says of its disk
-        sync_folder(path.parent)
-
-
-def _move_folder(scrap: Path, path: Path) -> None:
-    """Rename a folder that is not empty onto nothing or an empty folder; the system refuses
-    anything else.
-    """
-    if os.name == "nt" and path.is_dir() and not any(path.iterdir()):
-        os.rmdir(path)  # where even an empty folder is in the way
-    try:
-        rename(scrap, path)
-    except OSError as error:
-        if error.errno in (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR) and os.path.lexists(path):
-            raise Occupied(f"{path} came into being while this run was at work") from None
-        raise
-
-
 def move_file(scrap: Path, path: Path) -> None:
     """Give a file a name that nothing has."""
     try:
@@ -460,7 +347,7 @@ def _write_time(folder: Path) -> int:
     return folder.lstat().st_mtime_ns
 
 
-def _sweep(path: Path) -> None:
+def sweep(path: Path) -> None:
     """Recover or remove what runs have left in the folder of `path`, whose lock is held.
 
     A scrap goes when it is old enough and the lock for its destination is free: to hold that lock
@@ -551,24 +438,7 @@ def scrap_tag(path: Path) -> str:
     return _HASHED + hashlib.sha256(os.fsencode(path.name)).hexdigest()
 
 
-def _first_inside(folder: Path, items: Iterable[str | Path]) -> str | Path | None:
-    """Return the first of `items` that is `folder` or lies in it, by its name or through links."""
-
-    @functools.cache
-    def same(place: Path) -> bool:
-        with contextlib.suppress(OSError):
-            return place == absolute or os.path.samefile(place, folder)
-        return False
-
-    absolute = Path(os.path.abspath(folder))
-    for item in items:
-        for place in map(Path, (os.path.abspath(item), os.path.realpath(item))):
-            if any(map(same, (place, *place.parents))):
-                return item
-    return None
-
-
-def _like(old: Path, new: Path) -> None:
+def copy_permissions(old: Path, new: Path) -> None:
     """Give a new file or folder the permissions of the one it will replace, and its group where the
     system lets us.
     """
@@ -580,23 +450,6 @@ def _like(old: Path, new: Path) -> None:
         new.chmod(stat.S_IMODE(old_status.st_mode))
 
 
-def _is_known(entry: Path, name: str, known: Collection[str]) -> bool:
-    """Whether an entry of a folder is a file of a known name, or a folder of nothing but such
-    files.
-    """
-    if entry.is_dir() and not entry.is_symlink():
-        inside = list(entry.iterdir())
-        return bool(inside) and all(
-            _is_known(below, f"{name}/{below.name}", known) for below in inside
-        )
-    return name in known and is_plain_file(entry)
-
-
-def _abbreviate_names(names: list[str]) -> str:
-    first = names[0] if names[0].isprintable() else ascii(names[0])
-    return first if len(names) == 1 else f"{first} and {len(names) - 1} more"
-
-
 def sync_folder(folder: Path) -> None:
     """Make moves in a folder outlast a power failure, where the system can open folders."""
     if hasattr(os, "O_DIRECTORY"):
@@ -605,21 +458,3 @@ def sync_folder(folder: Path) -> None:
             os.fsync(handle)
         finally:
             os.close(handle)
-
-
-def sync_files(folder: Path) -> None:
-    from concurrent.futures import ThreadPoolExecutor
-
-    def one(file: Path) -> None:
-        with open(file, "r+b") as handle:  # some systems sync only what could be written
-            os.fsync(handle.fileno())
-
-    files = [file for file in folder.rglob("*") if file.is_file()]
-    try:
-        # a disk takes many files at once in little more time than one
-        with ThreadPoolExecutor(8) as pool:
-            list(pool.map(one, files))
-    except RuntimeError:  # the system starts no more threads
-        for file in files:
-            one(file)
-    sync_folder(folder)

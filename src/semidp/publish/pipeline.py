@@ -22,7 +22,6 @@ from semidp._version import __version__
 from semidp.errors import InputError
 from semidp.promise.accounting.ledger import Ledger, Session
 from semidp.promise.confidential import Confidential
-from semidp.promise.files import new_folder
 from semidp.promise.guarantee import Guarantee, Scope
 from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
 from semidp.promise.noise.randomness import Randomness, SystemRandomness
@@ -31,6 +30,7 @@ from semidp.promise.sensitivity.query_space import QuerySpace
 from semidp.promise.tradeoff.function import Tradeoff
 from semidp.publish.budgets import calibrate_separately, solve_target_errors
 from semidp.publish.choices import best_answered
+from semidp.publish.folders import new_folder
 from semidp.publish.linked_survey import linked_records, linked_survey
 from semidp.publish.measured_results import calibrate_request, publish
 from semidp.publish.plan import Plan

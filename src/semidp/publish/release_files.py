@@ -17,7 +17,7 @@ from semidp._version import __version__
 from semidp.errors import AdjacencyUnknown, InputError
 from semidp.promise.documents import digest, from_json, read_document, read_plain
 from semidp.promise.exact import number
-from semidp.promise.files import new_folder, recover
+from semidp.promise.files import recover
 from semidp.promise.guarantee import Guarantee, Scope
 from semidp.promise.guarantee import read_document as require_document
 from semidp.promise.progress import Progress, silent
@@ -25,6 +25,7 @@ from semidp.promise.spaces.adjacency import Adjacency
 from semidp.promise.spaces.dataspace import Dataspace
 from semidp.promise.spaces.linked import datasets_from_json
 from semidp.promise.tradeoff.composition import tradeoff_from_json
+from semidp.publish.folders import new_folder
 from semidp.publish.measured_results import publish_stored
 from semidp.publish.plan import Plan
 from semidp.publish.presentation import AS_USUAL, WORKBOOK, Presentation, check_installed

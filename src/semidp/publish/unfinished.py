@@ -21,24 +21,21 @@ from semidp.promise.documents import read_document
 from semidp.promise.files import (
     PATIENCE,
     UNFINISHED,
-    check_place,
     claim_destination,
     discard_scrap,
-    held_place,
     may_exist,
     move_file,
     notes_path,
     old_path,
     plain_errors,
-    put_in_place,
     rename,
     replace,
     scrap_beside,
-    sync_files,
     sync_folder,
     unfinished_folders,
     unfinished_stem,
 )
+from semidp.publish.folders import check_place, held_place, put_in_place, sync_files
 
 _RUN = "run"  # the key of a note under which the run is named that it is about
 

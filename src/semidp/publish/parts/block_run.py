@@ -20,9 +20,9 @@ from semidp._version import __version__
 from semidp.errors import InputError, SemidpError
 from semidp.promise.accounting.ledger import Ledger, Session
 from semidp.promise.documents import digest
-from semidp.promise.files import durable
 from semidp.promise.noise.randomness import Randomness
 from semidp.promise.progress import Progress
+from semidp.publish.folders import durable
 from semidp.publish.parts.prepared_blocks import (
     PreparedBlocks,
     prepare_parts,

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from semidp.errors import InputError
 from semidp.promise.confidential import Confidential
 from semidp.promise.documents import from_json
-from semidp.promise.files import durable, link
+from semidp.promise.files import link
 from semidp.promise.guarantee import Guarantee
 from semidp.promise.mechanisms.selection import with_exact_claim
 from semidp.promise.noise.randomness import Randomness
@@ -28,6 +28,7 @@ from semidp.promise.schema.schema import Schema
 from semidp.promise.sensitivity.branches import Cut
 from semidp.publish.budgets import calibrate_separately, solve_target_errors
 from semidp.publish.choices import best_answered
+from semidp.publish.folders import durable
 from semidp.publish.linked_survey import linked_survey
 from semidp.publish.parts.runners import InOnePiece
 from semidp.publish.pipeline import Prepared, RunOptions, calibrate, prepare

@@ -31,11 +31,12 @@ from numpy.typing import NDArray
 from semidp.errors import DataError, InputError, SemidpError
 from semidp.promise.confidential import Confidential
 from semidp.promise.documents import digest, from_json
-from semidp.promise.files import durable, rename
+from semidp.promise.files import rename
 from semidp.promise.guarantee import Scope
 from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
 from semidp.promise.noise.randomness import Randomness
 from semidp.promise.progress import Progress
+from semidp.publish.folders import durable
 from semidp.publish.sources.linked_records import LinkedSource
 from semidp.publish.sources.opening import Source, open_source
 from semidp.publish.statistics.parts import STATE, Part, PartTable, PartTask

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.errors import DataError, Refused
-from semidp.promise.files import durable, link
+from semidp.promise.files import link
 from semidp.promise.mechanisms.branch_noise import BranchNoise
 from semidp.promise.mechanisms.mechanism import CellByCell, Mechanism
 from semidp.promise.noise.randomness import Randomness
@@ -27,6 +27,7 @@ from semidp.promise.schema.schema import Schema
 from semidp.promise.sensitivity.branches import Cut
 from semidp.promise.sensitivity.products import ProductSpace
 from semidp.promise.spaces.dataspace import Dataspace
+from semidp.publish.folders import durable
 from semidp.publish.results.cells import Columns
 from semidp.publish.results.columns import read_parquet
 from semidp.publish.sources.opening import Source
