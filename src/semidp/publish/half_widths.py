@@ -15,12 +15,14 @@ import scipy
 from numpy.typing import NDArray
 
 from semidp.promise.mechanisms.branch_noise import BranchNoise
+from semidp.promise.mechanisms.conditioning import Conditioning
 from semidp.promise.mechanisms.gaussian import LatticeGaussianMechanism
 from semidp.promise.mechanisms.knorm.placed_balls import PlacedRows
 from semidp.promise.mechanisms.mechanism import CellByCell, Mechanism, NoNoise
 from semidp.promise.mechanisms.pure import KNormMechanism
 from semidp.promise.mechanisms.residual_laws import LAWS, NEAR
 from semidp.promise.mechanisms.residual_noise import ResidualMechanism
+from semidp.promise.noise.distributions import CountNoise
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.noise.sums import LEVEL, Weighted, half_widths
 from semidp.promise.schema.margins import Floats, View, is_within_view, list_axes, trimmed_view
@@ -42,6 +44,9 @@ _FEW_DIMENSIONS, _FEW = 4, 10_000
 _NUMBERS = 1_000_000  # that are drawn at most where the law of an error is simulated
 _FEWEST, _MOST = 40, 40_000  # measurements that are simulated
 _MATRIX = 1024  # cells of a table whose projection is written as a matrix
+_MOST_TERMS = 400_000  # weights of sums whose own laws are computed
+_DIGITS = 2**40  # to which weights are rounded
+_TAIL = math.sqrt(8 * math.log(2 / (1 - LEVEL)))  # P(|S| > h) <= 2 exp(-h²/8V) for both laws
 _SAFE = 2.0  # standard errors of a simulated level that are added to it
 
 
@@ -161,12 +166,69 @@ def table_half_widths(mechanism: ResidualMechanism, table: int) -> NDArray[np.fl
         return np.zeros(space.schema.grid.compute_margin_shape(view))
     if mechanism.conditioning is not None:
         laws, which = mechanism.samplers
-        return mechanism.conditioning.half_widths(table, list(laws), which)
+        return _conditioned_half_widths(mechanism.conditioning, table, list(laws), which)
     noise = {}
     for small in space.inside[table]:
         noise[trimmed_view(small, view)] = mechanism.sigma2[small]
     families = [space.residuals.families(axis, view[axis]) for axis in list_axes(view)]
     return space.restore_full_table(residual_half_widths(mechanism.law, noise, families), view)
+
+
+def _conditioned_half_widths(
+    conditioning: Conditioning, table: int, laws: list[CountNoise], which: NDArray[np.intp]
+) -> Floats:
+    """Return the half-width of the 95% interval of each cell of one table.
+
+    A sum of numbers that are normal but for a distance d each is normal but for ``Σ |w| d``.
+    Where that is not close, the law of the sum itself is used, or, where the terms are too
+    many, a bound of its tails.
+
+    Parameters
+    ----------
+    conditioning, table
+        The correction by impossible cells, and the number of the table.
+    laws, which
+        The distributions of the noise, and for each entry of the vector the number of its own.
+    """
+    rows = conditioning.table_weights(table)
+    # laws that are no normal numbers moved a little have an infinite distance, and are looked
+    # at below
+    moments = [law.near_normal or (law.variance, math.inf) for law in laws]
+    near_variances = np.array([near for near, _ in moments])[which]
+    reach = np.array([farthest for _, farthest in moments])[which]
+    variance = rows**2 @ near_variances
+    # 0 times infinity is no number, and a weight of 0 has no error
+    distances = np.where(rows != 0, np.abs(rows) * reach, 0.0)
+    distance = distances.sum(axis=1)
+    quantile = float(scipy.special.ndtri((1 + LEVEL) / 2))
+    deviation = np.sqrt(variance)
+    normal = quantile * deviation
+    tail = _TAIL * np.sqrt(rows**2 @ conditioning.variances)
+    # Both bounds hold, so that the smaller one may be used.
+    widths = np.where(variance > 0, np.minimum(normal + distance, tail), 0.0)
+    is_near = distance <= NEAR * deviation
+    wide = np.flatnonzero((variance > 0) & ~is_near)
+    if int((rows[wide] != 0).sum()) <= _MOST_TERMS:
+        sums = [sum_terms(rows[cell], laws, which) for cell in wide]
+        widths[wide] = half_widths(sums)
+    shape = conditioning.space.schema.grid.compute_margin_shape(conditioning.space.views[table])
+    return widths.reshape(shape)
+
+
+def sum_terms(row: Floats, laws: list[CountNoise], which: NDArray[np.intp]) -> list[Weighted]:
+    """Terms of one sum. Weights are rounded to twelve digits; those of one law and size are one
+    term.
+    """
+    counts: dict[tuple[int, int], int] = {}
+    for entry in np.flatnonzero(row):
+        size = round(abs(float(row[entry])) * _DIGITS)
+        key = int(which[entry]), size
+        counts[key] = counts.get(key, 0) + 1
+    terms = []
+    for (law, size), count in counts.items():
+        if size:
+            terms.append(Weighted(laws[law], Fraction(size, _DIGITS), count))
+    return terms
 
 
 def branch_half_widths(noise: BranchNoise, fewer_than: int) -> list[Floats | None]:
@@ -254,8 +316,7 @@ def residual_half_widths(
             errors[tuple(place)] = half
     else:
         # E exp(uX) <= exp(2σ²u²) for both laws, so that P(|S| > h) <= 2 exp(-h²/8V)
-        factor = math.sqrt(8 * math.log(2 / (1 - LEVEL)))
-        errors = np.minimum(errors, factor * deviations)
+        errors = np.minimum(errors, _TAIL * deviations)
     places = [which.ravel() for _, which in alike]
     return errors[np.ix_(*places)]
 

@@ -10,24 +10,16 @@ values: which cells are impossible follows from the schema and from the publishe
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
-import scipy
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from semidp.promise.noise.distributions import CountNoise
-from semidp.promise.noise.sums import LEVEL, Weighted, half_widths
 from semidp.promise.schema.margins import Floats
 from semidp.promise.sensitivity.products import ProductSpace
 
 _FIXED = 1e-9  # of the largest: directions in which totals fix the impossible cells already
 _NOTHING = 1e-11  # a weight that floating point has left where there is none
-_NEAR = 5e-3  # a normal law this close, in standard deviations, takes the place of the law itself
-_MOST_TERMS = 400_000  # weights of sums whose own laws are computed
-_DIGITS = 2**40  # to which weights are rounded
-_TAIL = math.sqrt(8 * math.log(2 / (1 - LEVEL)))  # P(|S| > h) <= 2 exp(-h²/8V) for both laws
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,60 +114,6 @@ class Conditioning:
         shape = self.space.schema.grid.compute_margin_shape(self.space.views[table])
         variances = self.table_weights(table) ** 2 @ self.variances
         return np.asarray(variances.reshape(shape))
-
-    def half_widths(self, table: int, laws: list[CountNoise], which: NDArray[np.intp]) -> Floats:
-        """Return the half-width of the 95% interval of each cell of one table.
-
-        A sum of numbers that are normal but for a distance d each is normal but for ``Σ |w| d``.
-        Where that is not close, the law of the sum itself is used, or, where the terms are too
-        many, a bound of its tails.
-
-        Parameters
-        ----------
-        table
-            The number of the table.
-        laws, which
-            The distributions of the noise, and for each entry of the vector the number of its own.
-        """
-        rows = self.table_weights(table)
-        # laws that are no normal numbers moved a little have an infinite distance, and are looked
-        # at below
-        moments = [law.near_normal or (law.variance, math.inf) for law in laws]
-        near_variances = np.array([near for near, _ in moments])[which]
-        reach = np.array([farthest for _, farthest in moments])[which]
-        variance = rows**2 @ near_variances
-        # 0 times infinity is no number, and a weight of 0 has no error
-        distances = np.where(rows != 0, np.abs(rows) * reach, 0.0)
-        distance = distances.sum(axis=1)
-        quantile = float(scipy.special.ndtri((1 + LEVEL) / 2))
-        deviation = np.sqrt(variance)
-        normal = quantile * deviation
-        tail = _TAIL * np.sqrt(rows**2 @ self.variances)
-        # Both bounds hold, so that the smaller one may be used.
-        widths = np.where(variance > 0, np.minimum(normal + distance, tail), 0.0)
-        is_near = distance <= _NEAR * deviation
-        wide = np.flatnonzero((variance > 0) & ~is_near)
-        if int((rows[wide] != 0).sum()) <= _MOST_TERMS:
-            sums = [sum_terms(rows[cell], laws, which) for cell in wide]
-            widths[wide] = half_widths(sums)
-        shape = self.space.schema.grid.compute_margin_shape(self.space.views[table])
-        return widths.reshape(shape)
-
-
-def sum_terms(row: Floats, laws: list[CountNoise], which: NDArray[np.intp]) -> list[Weighted]:
-    """Terms of one sum. Weights are rounded to twelve digits; those of one law and size are one
-    term.
-    """
-    counts: dict[tuple[int, int], int] = {}
-    for entry in np.flatnonzero(row):
-        size = round(abs(float(row[entry])) * _DIGITS)
-        key = int(which[entry]), size
-        counts[key] = counts.get(key, 0) + 1
-    terms = []
-    for (law, size), count in counts.items():
-        if size:
-            terms.append(Weighted(laws[law], Fraction(size, _DIGITS), count))
-    return terms
 
 
 def combine_weights(
