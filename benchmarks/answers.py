@@ -41,10 +41,10 @@ from semidp.inference.paired_tests import every_pair
 from semidp.inference.ratios import NoisyRates, RateMeasure
 from semidp.inference.unknown_totals import NoiseTerms, ScoreQuestion, UnknownTotals
 from semidp.promise.mechanisms.mechanism import Mechanism
-from semidp.promise.mechanisms.selection import calibrate_mechanism
 from semidp.promise.noise.distributions import DiscreteGaussian
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.publish import TableRequest, TablesRequest
+from semidp.publish.selection import calibrate_mechanism
 from semidp.publish.statistics.odds_ratio.umpu import Alternative
 
 Floats = NDArray[np.float64]

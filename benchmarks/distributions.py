@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.promise.mechanisms.exponential import exponential_mechanism
-from semidp.promise.mechanisms.selection import select_mechanism
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature
@@ -26,6 +25,7 @@ from semidp.promise.sensitivity.rank_space import rank_space
 from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.tradeoff.budget import Budget
+from semidp.publish.selection import select_mechanism
 from semidp.publish.statistics.distribution.distribution_estimates import GroupDistributions
 from semidp.publish.statistics.outcomes.confidence import LEVEL, Intervals
 from semidp.publish.statistics.quantiles.quantile_estimates import GroupQuantiles

@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from semidp.promise.guarantee import Scope
 from semidp.promise.mechanisms.exponential import exponential_mechanism
 from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
-from semidp.promise.mechanisms.selection import outcome_mechanism
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature
@@ -31,6 +30,7 @@ from semidp.promise.sensitivity.rank_space import rank_space
 from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.tradeoff.budget import Budget
+from semidp.publish.selection import outcome_mechanism
 from semidp.publish.statistics.outcomes.comparison import DRAWS, SEED, NoisyMeans
 from semidp.publish.statistics.outcomes.confidence import LEVEL, Intervals
 from semidp.publish.statistics.outcomes.group_sums import GroupSums

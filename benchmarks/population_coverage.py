@@ -29,7 +29,6 @@ from semidp.inference.ratios import RateMeasure
 from semidp.promise.guarantee import Scope
 from semidp.promise.mechanisms.exponential import exponential_mechanism
 from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
-from semidp.promise.mechanisms.selection import outcome_mechanism
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature
@@ -42,6 +41,7 @@ from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.spaces.protection import Protection
 from semidp.promise.tradeoff.budget import Budget
+from semidp.publish.selection import outcome_mechanism
 from semidp.publish.statistics.outcomes.group_sums import GroupSums
 from semidp.publish.statistics.outcomes.noise_law import simulate_noise
 from semidp.publish.statistics.outcomes.spread import SquareSums, square_space

@@ -68,16 +68,17 @@ SUBPACKAGES = {
         """
         ContinuousGaussianMechanism DiscreteGaussian DiscreteLaplace ExplicitSpace
         KNormMechanism Mechanism QuerySpace Randomness Recursive ResidualMechanism
-        RoundedGaussian SeededRandomness Tradeoff approximate available
-        calibrate_mechanism canonical_noise choose compose from_profile gaussian generator knorm_noise laplace
-        outcome_adjacency outcome_mechanism moment_space piecewise sum_space tradeoff_from_json zcdp zcdp_epsilon_paper
+        RoundedGaussian SeededRandomness Tradeoff approximate
+        canonical_noise compose from_profile gaussian generator knorm_noise laplace
+        outcome_adjacency moment_space piecewise sum_space tradeoff_from_json zcdp zcdp_epsilon_paper
     """
     ),
     "publish": (
         """
         Alternative Coding Design DistributionRequest GroupRequest GroupSums LinearFit
         Moments OddsRatioRequest QuantileRequest RegressionRequest Strata TableRequest
-        TablesRequest TwoByTwo UmpuTest fit_table planned_test power
+        TablesRequest TwoByTwo UmpuTest available calibrate_mechanism choose fit_table
+        outcome_mechanism planned_test power
         power_curves regression_mechanism route_values sample_size style     """
     ),
     "inference": (

@@ -27,7 +27,6 @@ from semidp.present.release import Release
 from semidp.promise.accounting.ledger import Ledger
 from semidp.promise.exact import Number, nonnegative
 from semidp.promise.guarantee import Guarantee
-from semidp.promise.mechanisms.selection import AUTO
 from semidp.promise.noise.randomness import Randomness
 from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature
@@ -47,6 +46,7 @@ from semidp.publish.plan_settings import (
     read_margins,
 )
 from semidp.publish.results.place_maps import PlaceMap
+from semidp.publish.selection import AUTO
 from semidp.publish.settings import Given, list_settings
 from semidp.publish.statistics.distribution.distribution_estimates import QUANTILES
 from semidp.publish.statistics.distribution.request import DistributionRequest

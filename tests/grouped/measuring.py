@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp import Budget, Dataspace, Feature, Margin, Outcome, Plan, Schema, Table, prepare
-from semidp.promise import Mechanism, Randomness, outcome_adjacency, outcome_mechanism
+from semidp.promise import Mechanism, Randomness, outcome_adjacency
 from semidp.promise.mechanisms.mechanism import Measurement
 from semidp.promise.noise.randomness import SystemRandomness
 from semidp.promise.sensitivity.moments import Design
@@ -21,6 +21,7 @@ from semidp.publish import (
     Moments,
     QuantileRequest,
     RegressionRequest,
+    outcome_mechanism,
     regression_mechanism,
     route_values,
 )

@@ -16,7 +16,6 @@ from semidp.assess.worst_moves import worst_move
 from semidp.cli import run as command
 from semidp.errors import InputError
 from semidp.present.release import Release
-from semidp.promise.mechanisms.selection import select_mechanism
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.sensitivity.answered_space import (
     AnsweredSpace,
@@ -27,6 +26,7 @@ from semidp.promise.sensitivity.outcome_spaces import outcome_exchange, sum_spac
 from semidp.promise.spaces import witness
 from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.exchange_blocks import Blocks
+from semidp.publish.selection import select_mechanism
 from semidp.publish.statistics.answered.answered_estimates import AnsweredSums
 from semidp.publish.statistics.answered.request import AnsweredRequest
 from semidp.publish.statistics.outcomes.noise_law import simulate_noise

@@ -9,7 +9,6 @@ import pytest
 
 from semidp import Budget, Feature, Schema
 from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
-from semidp.promise.mechanisms.selection import outcome_mechanism
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.schema.counts import Table
 from semidp.promise.schema.outcome import Outcome
@@ -19,6 +18,7 @@ from semidp.promise.sensitivity.rank_space import rank_space
 from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.spaces.protection import Protection
+from semidp.publish.selection import outcome_mechanism
 from semidp.publish.statistics.outcomes.group_sums import GroupSums
 from semidp.publish.statistics.outcomes.noise_law import simulate_noise
 from semidp.publish.statistics.outcomes.population import SKEWED, SampledMeans, rate_ends

@@ -22,7 +22,6 @@ from semidp.assess import worst_pair
 from semidp.assess.worst_moves import worst_move
 from semidp.promise.mechanisms.gaussian import DiscreteGaussianMechanism, RoundedGaussianMechanism
 from semidp.promise.mechanisms.pure import LaplaceMechanism
-from semidp.promise.mechanisms.selection import select_mechanism
 from semidp.promise.sensitivity.distribution_space import (
     DistributionSpace,
     Placement,
@@ -33,6 +32,7 @@ from semidp.promise.spaces.adjacency import Ball, Exchange
 from semidp.promise.spaces.protection import Protection
 from semidp.promise.tradeoff.budget import Budget
 from semidp.promise.tradeoff.smooth import Gaussian
+from semidp.publish.selection import select_mechanism
 from semidp.publish.statistics.distribution.example_space import two_wards
 
 SETS = [(p, q) for p in range(3) for q in range(3) if p + q]

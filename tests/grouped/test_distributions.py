@@ -14,7 +14,6 @@ import pytest
 from semidp.errors import InputError
 from semidp.promise.mechanisms.exponential import exponential_mechanism
 from semidp.promise.mechanisms.mechanism import Mechanism
-from semidp.promise.mechanisms.selection import select_mechanism
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature
@@ -28,6 +27,7 @@ from semidp.promise.sensitivity.rank_space import rank_space
 from semidp.promise.spaces.adjacency import Adjacency, Ball, Exchange
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.tradeoff.budget import Budget
+from semidp.publish.selection import select_mechanism
 from semidp.publish.statistics.distribution.distribution_estimates import (
     GroupDistributions,
     band_half_widths,

@@ -20,7 +20,6 @@ from semidp.promise.guarantee import Scope
 from semidp.promise.mechanisms.gaussian import RoundedGaussianMechanism
 from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
 from semidp.promise.mechanisms.pure import LaplaceMechanism
-from semidp.promise.mechanisms.selection import outcome_mechanism
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature
@@ -32,6 +31,7 @@ from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.tradeoff.budget import Budget
 from semidp.publish.plan import Plan
+from semidp.publish.selection import outcome_mechanism
 from semidp.publish.statistics.outcomes.group_sums import GroupSums
 from semidp.publish.statistics.outcomes.noise_law import (
     half_widths,

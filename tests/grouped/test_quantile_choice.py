@@ -14,7 +14,6 @@ from semidp import Budget, Outcome, Plan, Release, RunOptions, prepare, run
 from semidp.errors import InputError
 from semidp.front import median, quantile
 from semidp.promise.mechanisms.exponential import exponential_mechanism
-from semidp.promise.mechanisms.selection import select_mechanism
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature
@@ -25,6 +24,7 @@ from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.publish import QuantileRequest
 from semidp.publish.rechecking.release_check import disagreements
+from semidp.publish.selection import select_mechanism
 from semidp.publish.statistics.distribution.distribution_estimates import (
     GroupDistributions,
     difference_error,

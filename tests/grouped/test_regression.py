@@ -9,7 +9,6 @@ from tests.grouped.measuring import fit_design, linear_regression, logistic_regr
 
 from semidp import Plan, prepare
 from semidp.errors import InputError, Refused
-from semidp.promise.mechanisms.selection import outcome_mechanism
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature
@@ -20,6 +19,7 @@ from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.tradeoff.budget import Budget
 from semidp.publish import RegressionRequest
+from semidp.publish.selection import outcome_mechanism
 from semidp.publish.statistics.regression.linear import LinearFit, Moments
 from semidp.publish.statistics.regression.logistic import LogisticFit
 from semidp.publish.statistics.regression.routes import route_values

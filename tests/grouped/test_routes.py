@@ -11,7 +11,6 @@ from tests.grouped.measuring import fit_design
 
 from semidp.errors import InputError
 from semidp.promise.accounting.recorded_queries import query_space
-from semidp.promise.mechanisms.selection import outcome_mechanism
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature
@@ -22,6 +21,7 @@ from semidp.promise.sensitivity.outcome_spaces import SumSpace, sum_space
 from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.tradeoff.budget import Budget
+from semidp.publish.selection import outcome_mechanism
 from semidp.publish.statistics.regression.linear import (
     LinearFit,
     Moments,

@@ -15,7 +15,6 @@ from semidp.errors import DataError, InputError, SchemaError
 from semidp.present.report.report_page import html
 from semidp.present.report.sentences import summary
 from semidp.promise.guarantee import Scope
-from semidp.promise.mechanisms.selection import outcome_mechanism
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature
@@ -26,6 +25,7 @@ from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.tradeoff.budget import Budget
 from semidp.publish.plan import Plan
+from semidp.publish.selection import outcome_mechanism
 from semidp.publish.sources.opening import open_source
 from semidp.publish.statistics.outcomes.group_sums import GroupSums
 from semidp.publish.statistics.outcomes.spread import SquareSums, square_space

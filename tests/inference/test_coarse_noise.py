@@ -21,9 +21,9 @@ from semidp.inference.answers import (
 from semidp.inference.cell_bounds import CellBounds
 from semidp.inference.independence import independence_test, random_tables
 from semidp.inference.linear_estimates import simulated_bound
-from semidp.promise.mechanisms.selection import calibrate_mechanism
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.publish.half_widths import cell_half_widths
+from semidp.publish.selection import calibrate_mechanism
 
 NOISE = {
     "discrete Gaussian, ρ = 8": ("gaussian", Budget.zcdp(8)),

@@ -14,7 +14,6 @@ from semidp.promise.mechanisms.knorm.explicit import ExplicitBall, PairBall, Row
 from semidp.promise.mechanisms.knorm.placed_balls import place_ball, whole_points
 from semidp.promise.mechanisms.knorm.table import TableBall
 from semidp.promise.mechanisms.pure import KNormMechanism, LaplaceMechanism
-from semidp.promise.mechanisms.selection import select_mechanism
 from semidp.promise.noise.randomness import SeededRandomness, SystemRandomness
 from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature
@@ -23,6 +22,7 @@ from semidp.promise.sensitivity.table_spaces import TableSpace, sensitivity_spac
 from semidp.promise.spaces.adjacency import Ball, semi_adjacency
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.tradeoff.budget import Budget
+from semidp.publish.selection import select_mechanism
 
 DEVIATIONS = 4.9
 

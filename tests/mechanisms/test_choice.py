@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from semidp.applications.naive import NaiveGaussian, NaiveL1, NaiveL2, NaiveLinf
 from semidp.errors import InputError, Refused
+from semidp.promise.accounting.recorded_queries import FOR_RELEASES
 from semidp.promise.mechanisms.gaussian import (
     ContinuousGaussianMechanism,
     DiscreteGaussianMechanism,
@@ -23,17 +24,11 @@ from semidp.promise.mechanisms.gaussian import (
 )
 from semidp.promise.mechanisms.mechanism import CLAIMS, KINDS
 from semidp.promise.mechanisms.pure import LaplaceMechanism
-from semidp.promise.mechanisms.selection import (
-    FOR_RELEASES,
-    NAMES,
-    available,
-    calibrate_mechanism,
-    choose,
-)
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.tradeoff.budget import Budget
 from semidp.promise.tradeoff.function import Order
 from semidp.promise.tradeoff.smooth import ZCDP, Gaussian
+from semidp.publish.selection import NAMES, available, calibrate_mechanism, choose
 
 FOR_STUDIES = (ContinuousGaussianMechanism, NaiveL1, NaiveL2, NaiveLinf, NaiveGaussian)
 

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from semidp.applications.naive import NaiveGaussian, NaiveL1, NaiveL2, NaiveLinf
+from semidp.promise.accounting.recorded_queries import FOR_RELEASES
 from semidp.promise.mechanisms.gaussian import ContinuousGaussianMechanism
-from semidp.promise.mechanisms.selection import FOR_RELEASES, available
 from semidp.promise.noise.randomness import SeededRandomness, SystemRandomness
 from semidp.promise.tradeoff.budget import Budget
+from semidp.publish.selection import available
 
 FOR_STUDIES = (ContinuousGaussianMechanism, NaiveL1, NaiveL2, NaiveLinf, NaiveGaussian)
 

@@ -8,11 +8,12 @@ import pytest
 
 from semidp import Budget, InputError, Plan, Release, prepare, run
 from semidp.cli import run as semidp
+from semidp.promise.accounting.recorded_queries import FOR_RELEASES
 from semidp.promise.mechanisms.examples import two_way
-from semidp.promise.mechanisms.selection import FOR_RELEASES, available, choose, with_exact_claim
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.publish import TableRequest
 from semidp.publish.rechecking.release_check import disagreements
+from semidp.publish.selection import available, choose, with_exact_claim
 
 PEOPLE = {"sex": [*"ffmmfmfmfm"], "region": [*"nsnsnsnwwn"]}
 BUDGETS = [Budget.pure(1), Budget.approximate(1, "1e-6"), Budget.zcdp("1/2"), Budget.gdp(1)]

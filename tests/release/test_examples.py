@@ -11,9 +11,9 @@ import pytest
 
 from semidp import Budget, Margin, Plan, Refused, Release, run
 from semidp.promise.mechanisms.residual_noise import ResidualMechanism
-from semidp.promise.mechanisms.selection import NAMES as MECHANISMS
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.publish import TableRequest
+from semidp.publish.selection import NAMES as MECHANISMS
 from tests.release.conftest import (
     Example,
     assert_same_margins,

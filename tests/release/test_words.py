@@ -29,7 +29,6 @@ from semidp import (
 )
 from semidp.present.report.sentences import strength, summary
 from semidp.promise.exact import exact, format_rounded_up
-from semidp.promise.mechanisms.selection import available, residual_plan
 from semidp.promise.tradeoff.composition import compose
 from semidp.promise.tradeoff.curves import approximate, gaussian, zcdp
 from semidp.promise.tradeoff.function import Tradeoff
@@ -42,6 +41,7 @@ from semidp.publish import (
 )
 from semidp.publish.half_widths import cell_errors
 from semidp.publish.results.texts import name_tradeoff
+from semidp.publish.selection import available, residual_plan
 
 pytestmark = pytest.mark.pictures
 

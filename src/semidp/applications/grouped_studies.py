@@ -31,10 +31,9 @@ from semidp.promise import (
     SeededRandomness,
     moment_space,
     outcome_adjacency,
-    outcome_mechanism,
     sum_space,
 )
-from semidp.publish import TableRequest, TablesRequest, style
+from semidp.publish import TableRequest, TablesRequest, outcome_mechanism, style
 
 DESIGNS = {"equal": (50,) * 10, "unequal": (5, 10, 20, 30, 40, 50, 60, 80, 90, 115)}
 GROUPED_MEANS_MUS = tuple(Fraction(numerator, 4) for numerator in (1, 2, 4, 8, 16))

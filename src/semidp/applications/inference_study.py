@@ -23,14 +23,8 @@ from semidp.inference import (
     ratio_interval,
     simulated_bound,
 )
-from semidp.promise import (
-    Mechanism,
-    Recursive,
-    SeededRandomness,
-    calibrate_mechanism,
-    canonical_noise,
-)
-from semidp.publish import Alternative, Strata, TwoByTwo, UmpuTest, style
+from semidp.promise import Mechanism, Recursive, SeededRandomness, canonical_noise
+from semidp.publish import Alternative, Strata, TwoByTwo, UmpuTest, calibrate_mechanism, style
 
 Floats = NDArray[np.float64]
 Shares = dict[float, tuple[float, float, float]]

@@ -33,11 +33,10 @@ from semidp.promise import (
     KNormMechanism,
     Mechanism,
     SeededRandomness,
-    calibrate_mechanism,
     gaussian,
     knorm_noise,
 )
-from semidp.publish import TwoByTwo, power_curves, style
+from semidp.publish import TwoByTwo, calibrate_mechanism, power_curves, style
 
 GAUSSIAN_SIZES = range(2, 11)
 GAUSSIAN_MU = Fraction(1, 10)

@@ -342,7 +342,7 @@ def with_less_noise(mechanism: Mechanism) -> Draws | None:
     """Return a mechanism that chooses with 20% less noise; None for additive noise, which outputs
     show.
 
-    >>> from semidp.promise.mechanisms.selection import choose
+    >>> from semidp.publish.selection import choose
     >>> from semidp.promise.mechanisms.examples import two_way
     >>> from semidp.promise.tradeoff.budget import Budget
     >>> with_less_noise(choose(two_way()[0], Budget.gdp(1))) is None

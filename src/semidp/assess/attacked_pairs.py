@@ -28,7 +28,6 @@ from semidp.promise.mechanisms.canonical_cell import CellSpace
 from semidp.promise.mechanisms.exponential import ExponentialMechanism
 from semidp.promise.mechanisms.mechanism import Mechanism
 from semidp.promise.mechanisms.residual_noise import ResidualMechanism
-from semidp.promise.mechanisms.selection import AUTO
 from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature
 from semidp.promise.schema.margins import Counts, View, list_axes
@@ -52,6 +51,7 @@ from semidp.publish.linked_mechanism import LinkedMechanism
 from semidp.publish.pipeline import Prepared
 from semidp.publish.plan import Plan
 from semidp.publish.release_value import ReleaseValue
+from semidp.publish.selection import AUTO
 from semidp.publish.sources.opening import open_source
 from semidp.publish.sources.reader import Reader
 from semidp.publish.statistics.protocol.requests import Request
@@ -597,7 +597,7 @@ def choose_pair(mechanism: Mechanism, adjacency: Adjacency | None = None) -> Pai
     It is a pair of the adjacency that the mechanism was calibrated for, unless another one is
     given.
 
-    >>> from semidp.promise.mechanisms.selection import choose
+    >>> from semidp.publish.selection import choose
     >>> from semidp.promise.mechanisms.examples import two_way
     >>> from semidp.promise.tradeoff.budget import Budget
     >>> choose_pair(choose(two_way()[0], Budget.gdp(1))).records

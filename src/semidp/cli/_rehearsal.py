@@ -24,7 +24,6 @@ from semidp.present.report.sentences import (
 )
 from semidp.promise.exact import count_noun, plain
 from semidp.promise.mechanisms.mechanism import Mechanism
-from semidp.promise.mechanisms.selection import with_exact_claim
 from semidp.promise.sensitivity.branches import Cut
 from semidp.promise.spaces.protection import Protection
 from semidp.promise.tradeoff.budget import Budget
@@ -34,6 +33,7 @@ from semidp.publish.pipeline import Prepared, RunOptions, calibrate, open_record
 from semidp.publish.plan import Plan
 from semidp.publish.resources import ResourceEstimate, estimate_resources, part_needs, size_text
 from semidp.publish.results.cells import Form
+from semidp.publish.selection import with_exact_claim
 from semidp.publish.statistics.registry import better, kinds
 from semidp.publish.survey import public_scope
 

@@ -24,7 +24,6 @@ from semidp.present.report.sentences import Outlook, comparison, forecast
 from semidp.promise.exact import count_noun, format_rounded_up, plain
 from semidp.promise.guarantee import Scope
 from semidp.promise.mechanisms.mechanism import Mechanism
-from semidp.promise.mechanisms.selection import available, option_name, residual_plan
 from semidp.promise.sensitivity.patterns import Norms
 from semidp.promise.sensitivity.table_spaces import TableSpace, sensitivity_space
 from semidp.promise.spaces.adjacency import Adjacency, Ball, Exchange
@@ -35,6 +34,7 @@ from semidp.publish.pipeline import calibrate
 from semidp.publish.plan import Plan
 from semidp.publish.plan_settings import build_plan
 from semidp.publish.results.texts import errors_text
+from semidp.publish.selection import available, option_name, residual_plan
 from semidp.publish.statistics.registry import build_requests
 from semidp.publish.statistics.setting import Chosen
 

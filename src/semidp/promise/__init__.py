@@ -11,12 +11,6 @@ from semidp.promise.mechanisms.knorm.polar import knorm_noise
 from semidp.promise.mechanisms.mechanism import Mechanism
 from semidp.promise.mechanisms.pure import KNormMechanism
 from semidp.promise.mechanisms.residual_noise import ResidualMechanism
-from semidp.promise.mechanisms.selection import (
-    available,
-    calibrate_mechanism,
-    choose,
-    outcome_mechanism,
-)
 from semidp.promise.noise.canonical import Recursive, canonical_noise
 from semidp.promise.noise.distributions import DiscreteGaussian, DiscreteLaplace, RoundedGaussian
 from semidp.promise.noise.randomness import Randomness, SeededRandomness, generator
@@ -43,10 +37,7 @@ __all__ = [
     "SeededRandomness",
     "Tradeoff",
     "approximate",
-    "available",
-    "calibrate_mechanism",
     "canonical_noise",
-    "choose",
     "compose",
     "from_profile",
     "gaussian",
@@ -55,7 +46,6 @@ __all__ = [
     "laplace",
     "moment_space",
     "outcome_adjacency",
-    "outcome_mechanism",
     "piecewise",
     "sum_space",
     "tradeoff_from_json",

@@ -8,6 +8,7 @@
 from semidp.promise.sensitivity.moments import Coding, Design
 from semidp.publish.fitting.tables import fit_table
 from semidp.publish.plots import style
+from semidp.publish.selection import available, calibrate_mechanism, choose, outcome_mechanism
 from semidp.publish.statistics.distribution.request import DistributionRequest
 from semidp.publish.statistics.odds_ratio.hypergeometric import Strata, TwoByTwo
 from semidp.publish.statistics.odds_ratio.measured_ratio import planned_test
@@ -40,7 +41,11 @@ __all__ = [
     "TablesRequest",
     "TwoByTwo",
     "UmpuTest",
+    "available",
+    "calibrate_mechanism",
+    "choose",
     "fit_table",
+    "outcome_mechanism",
     "planned_test",
     "power",
     "power_curves",

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from attrs import evolve
 
 from semidp.promise.guarantee import Scope
-from semidp.promise.mechanisms.selection import AUTO
 from semidp.promise.sensitivity.query_space import QuerySpace
 from semidp.publish.plan import Plan
+from semidp.publish.selection import AUTO
 from semidp.publish.statistics.protocol.kinds import OtherAnswer
 from semidp.publish.statistics.protocol.request_defaults import require_budget
 from semidp.publish.statistics.protocol.requests import Request

@@ -395,7 +395,7 @@ def cell_errors(mechanism: Mechanism, number: int = 0) -> dict[str, float]:
 
     A mechanism on cells measures one table; one on residuals measures several, which are numbered.
 
-    >>> from semidp.promise.mechanisms.selection import choose
+    >>> from semidp.publish.selection import choose
     >>> from semidp.promise.mechanisms.examples import two_way
     >>> from semidp.promise.tradeoff.budget import Budget
     >>> errors = cell_errors(choose(two_way()[0], Budget.gdp(1)))

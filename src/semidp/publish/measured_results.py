@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 
 from semidp.promise.guarantee import Scope
 from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
-from semidp.promise.mechanisms.selection import with_exact_claim
 from semidp.promise.progress import Progress, silent
 from semidp.promise.sensitivity.query_space import QuerySpace
 from semidp.publish.plan import Plan
+from semidp.publish.selection import with_exact_claim
 from semidp.publish.statistics.protocol.request_defaults import require_budget
 from semidp.publish.statistics.protocol.requests import Request
 from semidp.publish.statistics.protocol.results import NOISY, Published

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from semidp.errors import InputError, did_you_mean, write_settings
-from semidp.promise.mechanisms.selection import NAMES
 from semidp.publish.plan import AdjacencyChoice
+from semidp.publish.selection import NAMES
 from semidp.publish.statistics.registry import statistic_settings
 from semidp.publish.statistics.setting import Panel, Setting, Shape, name_needed
 

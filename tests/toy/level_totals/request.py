@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 from semidp.promise.confidential import Confidential
 from semidp.promise.guarantee import Scope
 from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
-from semidp.promise.mechanisms.selection import AUTO
 from semidp.promise.progress import Progress
 from semidp.promise.sensitivity.query_space import QuerySpace
 from semidp.promise.tradeoff.budget import Budget
 from semidp.publish.results.role_columns import Sheet, estimate_columns, noisy_column
+from semidp.publish.selection import AUTO
 from semidp.publish.sources.reader import Reader, conceal
 from semidp.publish.statistics.protocol.request_defaults import (
     OwnBudget,

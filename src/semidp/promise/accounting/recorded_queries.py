@@ -12,10 +12,15 @@ from typing import Any
 from semidp.errors import InputError, Refused, SemidpError
 from semidp.promise.mechanisms.canonical_cell import CanonicalMechanism, recorded_cell
 from semidp.promise.mechanisms.exponential import EXPONENTIAL
+from semidp.promise.mechanisms.gaussian import (
+    DiscreteGaussianMechanism,
+    LatticeGaussianMechanism,
+    RoundedGaussianMechanism,
+)
 from semidp.promise.mechanisms.linked_noise import LinkedNoise
 from semidp.promise.mechanisms.mechanism import Mechanism, NoNoise
+from semidp.promise.mechanisms.pure import KNormMechanism, L2Mechanism, LaplaceMechanism
 from semidp.promise.mechanisms.residual_noise import ResidualMechanism
-from semidp.promise.mechanisms.selection import FOR_RELEASES
 from semidp.promise.sensitivity.answered_space import recorded_answered
 from semidp.promise.sensitivity.distribution_space import recorded_distribution
 from semidp.promise.sensitivity.linked_products import recorded_linked
@@ -30,6 +35,16 @@ from semidp.promise.spaces.dataspace import Datasets
 
 QueryReader = Callable[[Mapping[str, Any], Datasets, Adjacency], QuerySpace]
 """Reads what `QuerySpace.query` wrote, under any exact statistics and adjacency."""
+
+FOR_RELEASES: tuple[type[Mechanism], ...] = (
+    RoundedGaussianMechanism,
+    DiscreteGaussianMechanism,
+    LaplaceMechanism,
+    KNormMechanism,
+    L2Mechanism,
+    LatticeGaussianMechanism,
+)
+"""Mechanisms that a release chooses from; of two that are equally good it takes the first."""
 
 ADDITIVE: tuple[type[Mechanism], ...] = (*FOR_RELEASES, ResidualMechanism)
 """The laws of additive noise, which measure most queries."""

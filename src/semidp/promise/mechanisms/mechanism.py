@@ -79,10 +79,10 @@ class Measurement:
 
     Examples
     --------
-    >>> from semidp.promise.mechanisms.selection import choose
+    >>> from semidp.promise.mechanisms.gaussian import RoundedGaussianMechanism
     >>> from semidp.promise.mechanisms.examples import two_way
     >>> space, table = two_way()
-    >>> measured = choose(space, Budget.gdp(1)).apply(table)
+    >>> measured = RoundedGaussianMechanism.calibrate(space, Budget.gdp(1)).apply(table)
     >>> measured.noisy.dtype, measured.projected.sum(axis=1).round(6).tolist(), measured.private
     (dtype('int64'), [60.0, 75.0], True)
     """

@@ -21,7 +21,6 @@ from semidp.promise.confidential import Confidential
 from semidp.promise.documents import from_json
 from semidp.promise.files import link
 from semidp.promise.guarantee import Guarantee
-from semidp.promise.mechanisms.selection import with_exact_claim
 from semidp.promise.noise.randomness import Randomness
 from semidp.promise.progress import Progress
 from semidp.promise.schema.schema import Schema
@@ -37,6 +36,7 @@ from semidp.publish.presentation import Presentation
 from semidp.publish.release_files import read_scope, scope_json
 from semidp.publish.resources import refuse_files, refuse_map, refuse_sheets
 from semidp.publish.results.cells import Form
+from semidp.publish.selection import with_exact_claim
 from semidp.publish.sources.reader import cut_to_available
 from semidp.publish.statistics.parts import STATE, PartTask, part_folder, part_path
 from semidp.publish.statistics.protocol.request_defaults import require_budget

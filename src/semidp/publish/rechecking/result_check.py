@@ -11,10 +11,10 @@ import numpy as np
 
 from semidp.promise.mechanisms.mechanism import Mechanism
 from semidp.promise.mechanisms.residual_noise import ResidualMechanism
-from semidp.promise.mechanisms.selection import NAMES
 from semidp.publish.release_value import ReleaseValue
 from semidp.publish.results.cells import Form
 from semidp.publish.results.published_table import FittedTable
+from semidp.publish.selection import NAMES
 from semidp.publish.statistics.protocol.requests import Request
 from semidp.publish.statistics.protocol.results import Published, noise_name
 from semidp.publish.statistics.recheck_findings import CLOSE, Findings, close, compare_guarantees

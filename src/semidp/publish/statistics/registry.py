@@ -125,7 +125,7 @@ def alternatives(request: Request, mechanism: Mechanism) -> list[OtherAnswer]:
 
     >>> from semidp.promise.tradeoff.budget import Budget
     >>> from semidp.promise.mechanisms.examples import two_way
-    >>> from semidp.promise.mechanisms.selection import select_mechanism
+    >>> from semidp.publish.selection import select_mechanism
     >>> from semidp.publish.statistics.tables.asked import TableRequest
     >>> alternatives(TableRequest(["sex", "region"]), select_mechanism(two_way()[0], Budget.gdp(1)))
     []

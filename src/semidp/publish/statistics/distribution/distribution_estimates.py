@@ -55,7 +55,7 @@ class GroupDistributions(ByBlocks):
     Examples
     --------
     >>> from semidp.publish.statistics.distribution.example_space import two_wards
-    >>> from semidp.promise.mechanisms.selection import select_mechanism
+    >>> from semidp.publish.selection import select_mechanism
     >>> from semidp.promise.tradeoff.budget import Budget
     >>> space = two_wards(steps=7)
     >>> mechanism = select_mechanism(space, Budget.gdp(2))

@@ -14,7 +14,6 @@ from semidp.promise.confidential import Confidential
 from semidp.promise.exact import Number, exact, number, parse_level
 from semidp.promise.guarantee import Scope
 from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
-from semidp.promise.mechanisms.selection import AUTO
 from semidp.promise.progress import Progress
 from semidp.promise.schema.outcome import Outcome
 from semidp.promise.sensitivity.distribution_space import (
@@ -27,6 +26,7 @@ from semidp.promise.sensitivity.query_space import QuerySpace
 from semidp.promise.spaces.dataspace import Margin
 from semidp.promise.tradeoff.budget import Budget
 from semidp.publish.results.texts import error_text
+from semidp.publish.selection import AUTO
 from semidp.publish.sources.reader import Reader, conceal
 from semidp.publish.statistics.distribution.distribution_estimates import (
     QUANTILES,

@@ -14,12 +14,12 @@ from semidp.promise.exact import Number, check_level, exact, round_down, text, t
 from semidp.promise.guarantee import Scope
 from semidp.promise.mechanisms.canonical_cell import CanonicalMechanism, CellSpace
 from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
-from semidp.promise.mechanisms.selection import AUTO
 from semidp.promise.progress import Progress
 from semidp.promise.sensitivity.query_space import QuerySpace
 from semidp.promise.spaces.dataspace import Margin
 from semidp.promise.spaces.protection import refuse_dependent
 from semidp.promise.tradeoff.budget import Budget
+from semidp.publish.selection import AUTO
 from semidp.publish.sources.reader import Reader, conceal
 from semidp.publish.statistics.odds_ratio.hypergeometric import margins_of, refuse_untestable
 from semidp.publish.statistics.odds_ratio.published import publish_odds_ratio

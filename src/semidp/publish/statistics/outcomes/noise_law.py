@@ -68,7 +68,7 @@ def half_widths(
 
     Examples
     --------
-    >>> from semidp.promise.mechanisms.selection import choose
+    >>> from semidp.publish.selection import choose
     >>> from semidp.promise.mechanisms.examples import two_way
     >>> from semidp.promise.tradeoff.budget import Budget
     >>> # Scale 2: P(|N| <= 4) = 0.9756, P(|N| <= 3) = 0.92
@@ -91,7 +91,7 @@ def noise_deviation(mechanism: Mechanism, level: float) -> float:
     tails, coarse steps. The interval of the entry alone then holds as often as stated, and so does
     that of its sum with a normal error.
 
-    >>> from semidp.promise.mechanisms.selection import choose
+    >>> from semidp.publish.selection import choose
     >>> from semidp.promise.mechanisms.examples import two_way
     >>> from semidp.promise.tradeoff.budget import Budget
     >>> # 4/1.96, the own one is 2.02

@@ -167,7 +167,7 @@ def rate_ends(
     Examples
     --------
     >>> from semidp.promise.mechanisms.examples import two_way
-    >>> from semidp.promise.mechanisms.selection import choose
+    >>> from semidp.publish.selection import choose
     >>> from semidp.promise.tradeoff.budget import Budget
     >>> clear = choose(two_way()[0], Budget.gdp(10**6))
     >>> # Clopper-Pearson

@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 from semidp.errors import InputError
 from semidp.promise.exact import exact, format_value, plain, text, texts
 from semidp.promise.mechanisms.mechanism import Mechanism
-from semidp.promise.mechanisms.selection import AUTO
 from semidp.promise.schema.outcome import GRID, Outcome, fine_steps, unit_steps
 from semidp.promise.spaces.dataspace import Margin
 from semidp.promise.tradeoff.budget import Budget
 from semidp.publish.results.texts import error_text, scale_text
+from semidp.publish.selection import AUTO
 from semidp.publish.statistics.outcomes.confidence import Confidence
 from semidp.publish.statistics.protocol.request_defaults import (
     BUDGET_KEYS,

@@ -17,12 +17,12 @@ from semidp.errors import InputError
 from semidp.promise.exact import only_keys, plain, text
 from semidp.promise.guarantee import Scope
 from semidp.promise.mechanisms.mechanism import Mechanism
-from semidp.promise.mechanisms.selection import AUTO, NAMES, select_mechanism
 from semidp.promise.sensitivity.branches import Cut
 from semidp.promise.sensitivity.query_space import QuerySpace
 from semidp.promise.spaces.dataspace import RECORD, Margin
 from semidp.promise.tradeoff.budget import Budget
 from semidp.publish.results.texts import scale_text
+from semidp.publish.selection import AUTO, NAMES, select_mechanism
 from semidp.publish.sources.reader import Reader
 from semidp.publish.statistics.protocol.requests import Forecast, Request, StepsByParts
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from numpy.typing import NDArray
 
+from semidp.promise.accounting.recorded_queries import FOR_RELEASES
 from semidp.promise.exact import plain, positive, round_up
 from semidp.promise.guarantee import Guarantee, Scope
 from semidp.promise.mechanisms.linked_noise import LinkedNoise
@@ -19,7 +20,6 @@ from semidp.promise.mechanisms.mechanism import CLAIMS, Measurement, Mechanism, 
 from semidp.promise.mechanisms.pure import LaplaceMechanism
 from semidp.promise.mechanisms.residual_laws import SharedNoise
 from semidp.promise.mechanisms.residual_noise import ResidualMechanism
-from semidp.promise.mechanisms.selection import FOR_RELEASES, select_mechanism
 from semidp.promise.sensitivity.query_space import QuerySpace
 from semidp.promise.tradeoff.budget import Budget
 from semidp.promise.tradeoff.composition import tradeoff_from_json
@@ -31,6 +31,7 @@ from semidp.publish.results.cells import Columns, Form, PublishedColumns, Stored
 from semidp.publish.results.published_table import FittedTable, PublishedTable
 from semidp.publish.results.sections import Details, Section
 from semidp.publish.results.texts import CLAIM_TEXTS, scale_text
+from semidp.publish.selection import select_mechanism
 from semidp.publish.statistics.parts import Part, Partition
 from semidp.publish.statistics.protocol.request_defaults import require_budget
 from semidp.publish.statistics.recheck_findings import CLOSE, Trust

@@ -18,7 +18,6 @@ from semidp.promise.mechanisms.exponential import (
     exponential_mechanism,
 )
 from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
-from semidp.promise.mechanisms.selection import AUTO
 from semidp.promise.progress import Progress
 from semidp.promise.schema.outcome import Outcome
 from semidp.promise.sensitivity.outcome_spaces import measured_rows
@@ -31,6 +30,7 @@ from semidp.promise.sensitivity.rank_space import (
 )
 from semidp.promise.spaces.dataspace import Margin
 from semidp.promise.tradeoff.budget import Budget
+from semidp.publish.selection import AUTO
 from semidp.publish.sources.reader import Reader, conceal
 from semidp.publish.statistics.outcomes.confidence import Confidence
 from semidp.publish.statistics.outcomes.even_group import EvenGroup

@@ -3,8 +3,8 @@
 from typing import Any
 
 from semidp.errors import InputError
-from semidp.promise.mechanisms.selection import AUTO
 from semidp.promise.sensitivity.moments import Coding
+from semidp.publish.selection import AUTO
 from semidp.publish.statistics.outcomes.outcome_fields import (
     BOUNDS,
     GRID,

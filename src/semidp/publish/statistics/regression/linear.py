@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 
 from semidp.promise.exact import Number, parse_level
 from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
-from semidp.promise.mechanisms.selection import AUTO, outcome_mechanism
 from semidp.promise.schema.outcome import Outcome
 from semidp.promise.sensitivity.moments import Design, MomentSpace
 from semidp.promise.sensitivity.outcome_spaces import SumSpace
 from semidp.promise.spaces.adjacency import Adjacency
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.tradeoff.budget import Budget
+from semidp.publish.selection import AUTO, outcome_mechanism
 from semidp.publish.statistics.outcomes.confidence import LEVEL, About, Intervals, each_level
 from semidp.publish.statistics.outcomes.group_sums import GroupSums
 from semidp.publish.statistics.outcomes.noise_law import half_widths

@@ -13,7 +13,6 @@ from semidp.promise.confidential import Confidential
 from semidp.promise.exact import texts
 from semidp.promise.guarantee import Scope
 from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
-from semidp.promise.mechanisms.selection import AUTO
 from semidp.promise.progress import Progress
 from semidp.promise.schema.outcome import Outcome
 from semidp.promise.sensitivity.moments import Coding, Design, MomentSpace, recorded_moments
@@ -21,6 +20,7 @@ from semidp.promise.sensitivity.outcome_spaces import SumSpace, recorded_sums
 from semidp.promise.sensitivity.query_space import QuerySpace
 from semidp.promise.spaces.dataspace import Margin
 from semidp.promise.tradeoff.budget import Budget
+from semidp.publish.selection import AUTO
 from semidp.publish.sources.reader import Reader, conceal
 from semidp.publish.statistics.outcomes.confidence import Confidence
 from semidp.publish.statistics.outcomes.request import (

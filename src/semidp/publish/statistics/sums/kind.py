@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from semidp.promise.mechanisms.selection import AUTO
+from semidp.publish.selection import AUTO
 from semidp.publish.statistics.outcomes.outcome_fields import (
     BOUNDS,
     DIFFERENCES,

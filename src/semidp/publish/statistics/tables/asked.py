@@ -10,9 +10,9 @@ from attrs import evolve, field, frozen
 from semidp.errors import InputError
 from semidp.promise.exact import Number, exact, positive, texts
 from semidp.promise.mechanisms.placement import Objective
-from semidp.promise.mechanisms.selection import AUTO
 from semidp.promise.tradeoff.budget import Budget
 from semidp.publish.results.published_table import UNNAMED, FitKind
+from semidp.publish.selection import AUTO
 from semidp.publish.statistics.protocol.request_defaults import (
     PlanEntry,
     RequestDefaults,

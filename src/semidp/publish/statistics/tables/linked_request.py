@@ -16,7 +16,6 @@ from semidp.promise.confidential import Confidential
 from semidp.promise.exact import Number, exact, plain
 from semidp.promise.guarantee import Scope
 from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
-from semidp.promise.mechanisms.selection import AUTO
 from semidp.promise.progress import Progress
 from semidp.promise.schema.features import SIZE
 from semidp.promise.schema.schema import Schema
@@ -26,6 +25,7 @@ from semidp.promise.sensitivity.query_space import QuerySpace
 from semidp.promise.spaces.linked import Link, LinkedDataspace
 from semidp.promise.tradeoff.budget import Budget
 from semidp.publish.linked_mechanism import LinkedMechanism, published_variances
+from semidp.publish.selection import AUTO
 from semidp.publish.sources.linked_records import LinkedReader
 from semidp.publish.sources.reader import conceal
 from semidp.publish.statistics.protocol.request_defaults import (

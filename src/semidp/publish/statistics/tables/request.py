@@ -17,7 +17,6 @@ from semidp.promise.guarantee import Scope
 from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
 from semidp.promise.mechanisms.placement import Objective, Workload
 from semidp.promise.mechanisms.residual_noise import ResidualMechanism
-from semidp.promise.mechanisms.selection import AUTO, select_mechanism, table_mechanism
 from semidp.promise.progress import Progress
 from semidp.promise.schema.schema import Schema
 from semidp.promise.sensitivity.branches import Cut
@@ -25,6 +24,7 @@ from semidp.promise.sensitivity.products import NotTogether, ProductSpace, produ
 from semidp.promise.sensitivity.query_space import QuerySpace
 from semidp.promise.sensitivity.table_spaces import sensitivity_space
 from semidp.promise.tradeoff.budget import Budget
+from semidp.publish.selection import AUTO, select_mechanism, table_mechanism
 from semidp.publish.sources.reader import Reader, conceal
 from semidp.publish.statistics.protocol.request_defaults import (
     noise_values,

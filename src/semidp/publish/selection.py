@@ -1,14 +1,13 @@
-"""Which mechanism: by its name, or by the least expected loss among those that satisfy the budget;
-and how far off the cells of a table will be.
+"""Which mechanism: by its name, or by the least expected loss among those that satisfy the budget.
 
 The choice reads the public totals, the adjacency, the budget and the schema, through the
-sensitivity space, and never the data. How a mechanism works lives in the other modules of this
-package.
+sensitivity space, and never the data. Each mechanism states its own guarantee.
 """
 
 import math
 
 from semidp.errors import InputError, Refused
+from semidp.promise.accounting.recorded_queries import FOR_RELEASES
 from semidp.promise.mechanisms.gaussian import (
     DiscreteGaussianMechanism,
     LatticeGaussianMechanism,
@@ -21,16 +20,6 @@ from semidp.promise.sensitivity.products import product_space
 from semidp.promise.sensitivity.query_space import QuerySpace
 from semidp.promise.sensitivity.table_spaces import TableSpace
 from semidp.promise.tradeoff.budget import Budget
-
-FOR_RELEASES: tuple[type[Mechanism], ...] = (
-    RoundedGaussianMechanism,
-    DiscreteGaussianMechanism,
-    LaplaceMechanism,
-    KNormMechanism,
-    L2Mechanism,
-    LatticeGaussianMechanism,
-)
-"""Mechanisms that `choose` compares; of two that are equally good it takes the first."""
 
 EXACT: tuple[type[Mechanism], ...] = (
     RoundedGaussianMechanism,
