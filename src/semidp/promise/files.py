@@ -83,52 +83,6 @@ def replace_file(
             scrap.unlink(missing_ok=True)
 
 
-@contextlib.contextmanager
-def new_folder(
-    path: str | Path,
-    *,
-    force: bool = False,
-    ours: Callable[[Path], Collection[str]] = lambda folder: (),
-    inputs: Iterable[str | Path] = (),
-) -> Iterator[Path]:
-    """Yield an empty folder that becomes `path` when the block ends well, and vanishes when it does
-    not.
-
-    What is at `path` is replaced under the conditions of `check_place` only, which are asked before
-    and after the block. The old folder stays until the new one takes its place by two renames; a
-    run that is killed between the two is finished by `recover`. One run at a time writes to a path.
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as root:
-    ...     with new_folder(Path(root) / "release") as folder:
-    ...         _ = (folder / "table.csv").write_text("count")
-    ...     sorted(file.name for file in Path(root).rglob("*"))
-    ['release', 'table.csv']
-    """
-    path = Path(path)
-    check = functools.partial(check_place, path, force=force, ours=ours, inputs=list(inputs))
-    check()
-    with held_place(path, check):
-        scrap = scrap_beside(path)
-        scrap.mkdir()
-        _like(path, scrap)
-        try:
-            yield scrap
-            sync_files(scrap)
-            # Asked again: others may have put files there while the new ones were written.
-            check()
-            put_in_place(scrap, path, force, old_path(scrap))
-        except KeyboardInterrupt:
-            if scrap.exists():
-                raise  # else the folder is in place already, and nothing is left to interrupt
-        finally:
-            # The folder may be in place, and nothing that fails from here on makes that untrue.
-            with contextlib.suppress(OSError):
-                # else nothing is at `path`, and this one is still to be recovered
-                if not old_path(scrap).exists():
-                    shutil.rmtree(scrap, ignore_errors=True)
-
-
 def unfinished_folders(path: Path) -> list[Path]:
     """Return the folders of unfinished runs for `path`: one, and those of runs killed before they
     noted theirs.

@@ -67,9 +67,11 @@ def new_folder(
             if scrap.exists():
                 raise  # else the folder is in place already, and nothing is left to interrupt
         finally:
-            # else nothing is at `path`, and this one is still to be recovered
-            if not old_path(scrap).exists():
-                shutil.rmtree(scrap, ignore_errors=True)
+            # The folder may be in place, and nothing that fails from here on makes that untrue.
+            with contextlib.suppress(OSError):
+                # else nothing is at `path`, and this one is still to be recovered
+                if not old_path(scrap).exists():
+                    shutil.rmtree(scrap, ignore_errors=True)
 
 
 @contextlib.contextmanager
