@@ -20,6 +20,7 @@ def test_the_audit_tries_carriers_with_another_leaf(is_wrong, monkeypatch):
     if is_wrong:
         wrong = WRONG["1a"](exchange_moves.list_exchanges)
         monkeypatch.setattr(costs, "list_exchanges", wrong)
+        monkeypatch.setattr(LinkedMechanism, "refuse_false_claim", lambda _: None)
     case = CLAIMS["1a"]()
     assert case.run(case.town, 1).document
     noise = made[-1]

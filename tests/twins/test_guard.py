@@ -1,9 +1,12 @@
 """A release that would state too much is refused before anything is charged, with a pair."""
 
+import re
+
 import pytest
 
 import semidp
-from semidp.promise.sensitivity import joint_costs
+from semidp.promise.sensitivity import costs, exchange_moves, joint_costs
+from tests.twins.test_teeth import CLAIMS, WRONG
 
 RECORD = r"\([^()]+\) → \([^()]+\)"
 
@@ -29,3 +32,14 @@ def test_residuals_are_searched_together(monkeypatch):
     monkeypatch.setattr(joint_costs.JointBound, "worst", worst_halved)
     with pytest.raises(semidp.Refused, match=f"hide less than is stated.*{RECORD}"):
         semidp.release(data, *asked, **options)
+
+
+@pytest.mark.parametrize("item", CLAIMS)
+def test_linked_members_are_searched_before_the_charge(item, monkeypatch):
+    """Costs of issue 43, items 1a to 1c, as they were claimed: refused with a pair."""
+    case = CLAIMS[item]()
+    assert case.run(case.town, 1).document is not None
+    monkeypatch.setattr(costs, "list_exchanges", WRONG[item](exchange_moves.list_exchanges))
+    refused = case.run(case.town, 1)
+    assert refused.document is None
+    assert re.search(f"hide less than is stated.*{RECORD}", refused.refusal)

@@ -10,6 +10,7 @@ depths of the residual, not of the table that asks for it.
 
 import itertools
 import math
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -25,8 +26,10 @@ from semidp.promise.exact import round_up, sqrt_up
 from semidp.promise.schema.counts import Table
 from semidp.promise.schema.margins import Floats, View, list_axes
 from semidp.promise.sensitivity.costs import BallCosts, ExchangeCosts
+from semidp.promise.sensitivity.exchange_moves import list_exchanges
 from semidp.promise.sensitivity.joint_costs import JointBound, ResidualGroup, SumOfCosts
 from semidp.promise.sensitivity.patterns import Norms
+from semidp.promise.sensitivity.probes import draw_placements
 from semidp.promise.sensitivity.products import ProductSpace
 from semidp.promise.sensitivity.query_space import QuerySpace
 from semidp.promise.sensitivity.residuals import Residuals
@@ -38,6 +41,9 @@ from semidp.promise.spaces.structure import Structure
 
 _UNIT_SIZE = Fraction(6)  # of size alone: two units go up or down by one
 _SINGLE = 2  # the square of one record that changes
+_MOST_KINDS = 32  # of exchanges that are searched for an expensive one before the charge
+_DRAWS = 1024
+_SECONDS = 0.15
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,6 +68,9 @@ class LinkedCosts:
 
     moves = None
     """Moves of linked records are not listed."""
+
+    times = 1
+    """One exchange is one move."""
 
     @property
     def a(self) -> int:
@@ -363,6 +372,29 @@ class KindSpace(ProductSpace):
     def _attained_squares(self) -> Mapping[View, float]:
         """Nothing: exchanges are drawn for records of one kind alone."""
         return {}
+
+    def find_worst_exchange(self, sigma2: Mapping[View, Fraction]) -> tuple[float, str]:
+        """Return what the most expensive of some drawn exchanges of members costs of a noise, and
+        its records in words; 0 for units, where a whole unit is exchanged, and where exchanges are
+        of too many kinds.
+        """
+        if self.counted == UNIT or not sigma2:
+            return 0.0, ""
+        if self.adjacency.protects_groups:
+            return super().find_worst_exchange(sigma2)
+        axes = range(len(self.schema.features))
+        margins = [margin.view for margin in self.public.published_totals]
+        blocks = [{axis: view[axis] for axis in list_axes(view)} for view in margins]
+        kinds = 2 ** sum(map(len, blocks))
+        if self.public.link.protect is not Protect.member or kinds > _MOST_KINDS:
+            return 0.0, ""
+        worst, until = (0.0, ""), time.monotonic() + _SECONDS
+        for move in list_exchanges(blocks, axes, self.public.inherited_axes):
+            draws = draw_placements(move, self.schema.grid.chains, self._inhabited_leaves, _DRAWS)
+            worst = max(worst, self._find_worst(draws, sigma2))
+            if time.monotonic() > until:
+                break
+        return worst
 
     @cached_property
     def _inhabited_leaves(self) -> tuple[NDArray[np.bool_], ...]:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from semidp.promise.schema.margins import (
     LARGEST_MASK,
+    Chain,
     Counts,
     Mask,
     Shape,
@@ -25,6 +26,7 @@ from semidp.promise.schema.margins import (
     list_axes,
     meet,
 )
+from semidp.promise.sensitivity.exchange_moves import ExchangeMove, MovedRecord
 from semidp.promise.sensitivity.patterns import Norms
 from semidp.promise.spaces.exchange_blocks import Blocks
 from semidp.promise.spaces.structure import Structure
@@ -136,11 +138,12 @@ def largest_residual(blocks: Blocks, view: View, records: int, kept: Sequence[Ma
     `kept` has for each feature the leaves that can hold a record.
     """
     probes = draw_exchanges(blocks, view).limit_records(records)
-    return float(residual_squares(blocks, probes, view, view, kept).max(initial=0.0))
+    chains = blocks.structure.grid.chains
+    return float(residual_squares(chains, probes, view, view, kept).max(initial=0.0))
 
 
 def residual_squares(
-    blocks: Blocks, probes: Probes, released: View, view: View, kept: Sequence[Mask]
+    chains: Sequence[Chain], probes: Probes, released: View, view: View, kept: Sequence[Mask]
 ) -> NDArray[np.float64]:
     """Return ``|H_d M_d m|²`` of every exchange m, as a table at least as deep as d sees it.
 
@@ -150,7 +153,7 @@ def residual_squares(
     signs = probes.signs.astype(np.float64)
     products = signs[:, :, None] * signs[:, None, :]
     for axis in list_axes(view):
-        chain, depth = blocks.structure.grid.chains[axis], view[axis]
+        chain, depth = chains[axis], view[axis]
         firsts = chain.first(depth - 1, depth)
         inhabited = np.unique(chain.find_leaf_ancestors(depth)[kept[axis]])
         homes = np.searchsorted(firsts, inhabited, side="right") - 1
@@ -162,6 +165,46 @@ def residual_squares(
         share = 1 / siblings[parents][:, :, None]
         products *= _pairwise_equal(parents) * (_pairwise_equal(nodes) - share)
     return np.asarray(products.sum(axis=(1, 2)))
+
+
+def draw_placements(
+    move: ExchangeMove, chains: Sequence[Chain], kept: Sequence[Mask], draws: int
+) -> Probes:
+    """Draw leaves for the letters of an exchange that is described over all features; those that
+    break a rule are left out. Some letters take the leaf of another, because exchanges that
+    coincide cost most.
+    """
+    random = np.random.default_rng(0)
+    leaves: dict[str, Nodes] = {}
+    for letter in sorted({letter for record in move.records for letter in _list_letters(record)}):
+        drawn = [random.choice(np.flatnonzero(kept[axis]), draws) for axis in move.axes]
+        leaves[letter] = np.stack(drawn, axis=1)
+        for other in list(leaves)[:-1]:
+            copied = random.random((draws, len(move.axes))) < 0.4
+            leaves[letter] = np.where(copied, leaves[other], leaves[letter])
+    rules = sorted(move.rules, key=lambda rule: (rule.axis, rule.letters, rule.depth))
+    valid = np.ones(draws, dtype=bool)
+    for repair in (True, False):
+        for rule in rules:
+            place = move.axes.index(rule.axis)
+            node_of_leaf = chains[rule.axis].find_leaf_ancestors(rule.depth)
+            first, second = (leaves[letter][:, place] for letter in rule.letters)
+            agrees = node_of_leaf[first] == node_of_leaf[second]
+            if not repair:
+                valid &= agrees == rule.equal
+            elif rule.equal:
+                leaves[rule.letters[1]][:, place] = np.where(agrees, second, first)
+    records = []
+    for record in move.records:
+        for letters in (record.before, record.after):
+            seen = [leaves[letter][:, place] for place, letter in enumerate(letters)]
+            records.append(np.stack(seen, axis=1)[valid])
+    signs = np.tile(np.array([-1, 1]), (int(valid.sum()), len(move.records)))
+    return Probes(np.stack(records, axis=1), signs)
+
+
+def _list_letters(record: MovedRecord) -> tuple[str, ...]:
+    return (*record.before, *record.after)
 
 
 def _pairwise_equal(codes: Nodes) -> Truths:

@@ -33,6 +33,7 @@ from semidp.promise.sensitivity.costs import BallCosts, ExchangeCosts, MoveList
 from semidp.promise.sensitivity.moves import ListedTables
 from semidp.promise.sensitivity.patterns import Norms
 from semidp.promise.sensitivity.probes import (
+    Probes,
     SelfCheckError,
     draw_exchanges,
     largest_residual,
@@ -230,19 +231,23 @@ class ProductSpace(QuerySpace):
             return 0.0, ""
         records = self.adjacency.by_kind(ball=self.costs.a, exchange=blocks.reach)
         probes = draw_exchanges(blocks, released).limit_records(records)
-        costs = np.zeros(len(probes.signs))
+        cost, words = self._find_worst(probes, sigma2)
+        return self.costs.times**2 * cost, words
+
+    def _find_worst(self, probes: Probes, sigma2: Mapping[View, Fraction]) -> tuple[float, str]:
+        """Return what the most expensive of some exchanges costs, and its records in words."""
+        grid, costs = self.schema.grid, np.zeros(len(probes.signs))
         for view, square in sigma2.items():
-            kept = self._inhabited_leaves
-            costs += residual_squares(blocks, probes, released, view, kept) / float(square)
+            squares = residual_squares(grid.chains, probes, grid.full, view, self._inhabited_leaves)
+            costs += squares / float(square)
         if not costs.any():
             return 0.0, ""
-        worst = int(costs.argmax())
-        words = []
+        worst, words = int(costs.argmax()), []
         for old, new in zip(*[iter(probes.nodes[worst])] * 2, strict=True):
             both = [self._name_record(leaves) for leaves in (old, new)]
             if both[0] != both[1]:
                 words.append(" → ".join(both))
-        return self.costs.times**2 * float(costs[worst]), ", ".join(words)
+        return float(costs[worst]), ", ".join(words)
 
     def _name_record(self, leaves: Sequence[int]) -> str:
         levels = [
