@@ -43,7 +43,7 @@ from semidp.inference.ratios import (
     sampled_comparison,
 )
 from semidp.promise.exact import check_level
-from semidp.promise.noise.randomness import Randomness
+from semidp.promise.noise.randomness import Randomness, SystemRandomness
 
 if TYPE_CHECKING:
     from semidp.publish.release_value import ReleaseValue
@@ -432,8 +432,10 @@ def simulate_half_widths(
     them.
     """
     weights = np.eye(measured.estimate.size).reshape(-1, *measured.schema.shape)
-    errors = measured.errors(weights)
-    drawn = np.abs(measured.simulate_errors(weights, draws, randomness))
+    noise = measured.weigh_noise(weights)
+    errors = noise.standard_errors
+    source = SystemRandomness() if randomness is None else randomness
+    drawn = np.abs(noise.draw(measured.draws if draws is None else draws, source))
     noisy = errors > 1e-9 * max(float(errors.max(initial=0.0)), 1e-300)
     if not noisy.any():
         return np.zeros(errors.shape)

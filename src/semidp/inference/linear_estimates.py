@@ -79,7 +79,11 @@ class DrawnNumbers:
     def draw(self, weights: Floats, count: int, randomness: Randomness) -> Floats:
         """Draw the noise of weighted sums, (count, sums); only numbers that some sum sees."""
         used = np.flatnonzero(weights.any(axis=0))
-        return np.asarray(self._sample(used, count, randomness) @ weights[:, used].T)
+        seen = weights[:, used].T
+        rows = []
+        for at_once in blocks(count, max(seen.shape)):
+            rows.append(self._sample(used, at_once, randomness) @ seen)
+        return np.concatenate(rows)
 
     def _sample(self, used: NDArray[np.intp], count: int, randomness: Randomness) -> Floats:
         if self.mechanism is not None and self.entries is not None:
@@ -160,8 +164,12 @@ class DrawnTable:
     def draw(self, weights: Floats, count: int, randomness: Randomness) -> Floats:
         """Draw the noise of weighted sums, (count, sums)."""
         zeros = np.zeros(self.mechanism.space.shape, dtype=np.int64)
-        drawn = self.mechanism.measure_many(zeros, count, randomness).reshape(count, -1)
-        return np.asarray(drawn.astype(np.float64) @ self._project(weights).T)
+        seen = self._project(weights).T
+        rows = []
+        for at_once in blocks(count, max(seen.shape)):
+            drawn = self.mechanism.measure_many(zeros, at_once, randomness)
+            rows.append(drawn.reshape(at_once, -1).astype(np.float64) @ seen)
+        return np.concatenate(rows)
 
     def terms(self, weights: Floats) -> dict[tuple[CountNoise, float], int]:
         """Laws and sizes of the weights of one sum; refused where cells were not drawn one by
@@ -215,14 +223,10 @@ class SumErrors:
 
     def draw(self, count: int, randomness: Randomness) -> Floats:
         """Draw the errors of the sums, one row a draw."""
-        widest = [self.sums, *(weights[0].size for _, weights in self.parts)]
-        rows = [np.zeros((0, self.sums))]
-        for at_once in blocks(count, max(widest)):
-            total = np.zeros((at_once, self.sums))
-            for drawn, weights in self.parts:
-                total += drawn.draw(weights, at_once, randomness)
-            rows.append(total)
-        return np.concatenate(rows)
+        total = np.zeros((count, self.sums))
+        for drawn, weights in self.parts:
+            total += drawn.draw(weights, count, randomness)
+        return total
 
     @property
     def is_independent(self) -> bool:
