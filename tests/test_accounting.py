@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from semidp.assess.renyi import Renyi
-from semidp.errors import InputError, Refused
+from semidp.assess.events import renyi_delta
+from semidp.errors import InputError
 from semidp.promise import zcdp_epsilon_paper
 from semidp.promise.accounting.conversions import (
     approximate_group,
@@ -152,47 +152,13 @@ def test_what_pure_implies_is_implied() -> None:
 @given(strengths, epsilons)
 @few
 def test_renyi_of_zcdp_is_never_tighter_than_zcdp(rho: Fraction, epsilon: Fraction) -> None:
-    curve = Renyi.zcdp(rho, orders=["1.5", 2, 4, 16])
-    assert curve.delta(epsilon) >= zcdp_delta(rho, epsilon)
-    for order, value in zip(curve.orders, curve.values, strict=True):
+    bounds = [(order, rho * order) for order in map(Fraction, ("1.5", 2, 4, 16))]
+    assert renyi_delta(bounds, epsilon) >= zcdp_delta(rho, epsilon)
+    for order, value in bounds:
         bound = mpmath.exp(
             (big(order) - 1) * (big(value - epsilon) + mpmath.log(1 - 1 / big(order)))
         ) / big(order)
-        single = Renyi((order,), (value,)).delta(epsilon)
-        safe(single, min(bound, mpmath.mpf(1)))
-
-
-@given(strengths, deltas)
-@few
-def test_renyi_epsilon(value: Fraction, delta: Fraction) -> None:
-    order = Fraction(3)
-    truth = big(value) + mpmath.log(1 / (3 * big(delta))) / 2 + mpmath.log(mpmath.mpf(2) / 3)
-    safe(Renyi((order,), (value,)).epsilon(delta), max(truth, mpmath.mpf(0)))
-
-
-@given(strengths)
-@few
-def test_renyi_of_pure(epsilon: Fraction) -> None:
-    curve = Renyi.pure(epsilon, orders=["1.1", 2, 8])
-    for order, value in zip(curve.orders, curve.values, strict=True):
-        e, o = big(epsilon), big(order)
-        truth = mpmath.log((mpmath.exp(o * e) + mpmath.exp((1 - o) * e)) / (1 + mpmath.exp(e))) / (
-            o - 1
-        )
-        assert truth <= big(value) <= truth * (1 + CLOSE)
-        assert value <= epsilon
-
-
-def test_renyi_groups_and_sums() -> None:
-    curve = Renyi((Fraction(8),), (Fraction(1),))
-    assert curve.group(1) == curve
-    assert curve.group(2) == Renyi((Fraction(4),), (Fraction(3),))
-    assert curve.group(4) == Renyi((Fraction(2),), (Fraction(9),))
-    with pytest.raises(Refused, match="orders of at least 16"):
-        curve.group(8)
-    assert Renyi.zcdp(1).compose(Renyi.zcdp(2), Renyi.gdp(2)) == Renyi.zcdp(5)
-    with pytest.raises(InputError, match="share none"):
-        curve.compose(Renyi((Fraction(3),), (Fraction(1),)))
+        safe(renyi_delta([(order, value)], epsilon), min(bound, mpmath.mpf(1)))
 
 
 def test_groups() -> None:
@@ -215,9 +181,6 @@ def test_groups() -> None:
         lambda: zcdp_epsilon(-1, "1e-6"),
         lambda: zcdp_epsilon(1, 2),
         lambda: gaussian("nan").delta(1),
-        lambda: Renyi((), ()),
-        lambda: Renyi((Fraction(1),), (Fraction(1),)),
-        lambda: Renyi.zcdp(1, orders=[1]),
         lambda: pure_to_gdp(-1),
     ],
 )

@@ -15,7 +15,7 @@ import pytest
 
 from semidp.applications.naive import published_noise
 from semidp.assess import Pair, audit_mechanism, worst_pair
-from semidp.assess.attack import Draws, repeat_draws
+from semidp.assess.attack import Draws
 from semidp.promise.mechanisms.gaussian import (
     DiscreteGaussianMechanism,
     LatticeGaussianMechanism,
@@ -198,7 +198,9 @@ def test_no_noise_at_all_is_convicted(cycle: Pair) -> None:
 
 
 def test_a_mechanism_that_ignores_the_table_survives_any_claim(cycle: Pair) -> None:
-    draws = repeat_draws(lambda values, words: generator(words).integers(9, size=(3, 3)))
+    def draws(values: np.ndarray, count: int, words: SeededRandomness) -> np.ndarray:
+        return generator(words).integers(9, size=(count, 3, 3))
+
     found = audit_mechanism(
         draws, cycle, gaussian(0), samples=10_000, randomness=SeededRandomness(1)
     )

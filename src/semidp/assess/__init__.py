@@ -5,7 +5,7 @@ attacks a mechanism on a pair of tables (`attacked_pairs`) with `scores`, and `a
 what the counts prove. `foreign` audits samples, functions and odds-ratio tests.
 
 `privacy_functions` holds the privacy function of any tool; `opendp` reads the measurements of
-OpenDP (the extra ``opendp``), `events` those of dp-accounting, which `renyi` bounds. `swapping` and
+OpenDP (the extra ``opendp``), `events` those of dp-accounting. `swapping` and
 `cell_keys` put what statistical offices do without noise, or with noise by keys, on the same ruler;
 `swap_laws` and `distinguishing` hold the laws. `disclosure` says what exact numbers give away by
 themselves.

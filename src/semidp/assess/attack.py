@@ -85,22 +85,6 @@ class Draws(Protocol):
         """Return `count` outputs for `values`, along a new first axis."""
 
 
-def repeat_draws(mechanism: Callable[[NDArray[np.int64], Randomness], Outputs]) -> Draws:
-    """Turn a mechanism with one output at a time into one with many. It is slow, but works for any
-    mechanism.
-
-    >>> from semidp.promise.noise.randomness import SeededRandomness
-    >>> draws = repeat_draws(lambda values, randomness: values + 1)
-    >>> draws(np.array([3, 4]), 2, SeededRandomness(1)).tolist()
-    [[4, 5], [4, 5]]
-    """
-
-    def draws(values: NDArray[np.int64], count: int, randomness: Randomness) -> Outputs:
-        return np.stack([mechanism(values, randomness) for _ in range(count)])
-
-    return draws
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class Audit:
     """Result of an attack on a mechanism.

@@ -18,9 +18,8 @@ from typing import Any
 import numpy as np
 import scipy
 
-from semidp.assess.renyi import Renyi
 from semidp.errors import InputError, Refused
-from semidp.promise.ball_arithmetic import ball, round_ball_up, sharp
+from semidp.promise.ball_arithmetic import RealBall, ball, round_ball_up, sharp
 from semidp.promise.exact import exact
 from semidp.promise.guarantee import Guarantee
 from semidp.promise.spaces.adjacency import Adjacency
@@ -208,12 +207,14 @@ def functional_tradeoff(event: Any, a: int, relation: Any = None) -> Tradeoff:
         kept = np.isfinite(renyi.rdp)
         if not kept.any():
             raise Refused("the event has a part without any privacy: there is nothing to guarantee")
-        orders = tuple(exact(float(order)) for order in renyi.orders[kept])
+        orders = [exact(float(order)) for order in renyi.orders[kept]]
         divergences = np.maximum(renyi.rdp[kept], 0.0).tolist()
-        curve = Renyi(orders, tuple(Fraction(value) for value in divergences))
+        bounds = [
+            (order, Fraction(value)) for order, value in zip(orders, divergences, strict=True)
+        ]
 
         def renyi_deltas(epsilons: Floats) -> Floats:
-            return np.array([curve.delta(float(e)) for e in epsilons])
+            return np.array([renyi_delta(bounds, Fraction(float(e))) for e in epsilons])
 
         return _interpolate_deltas(renyi_deltas).group(size)
     kinds = dict.fromkeys(type(leaf).__name__ for leaf, _ in _leaves(event, 1))
@@ -222,6 +223,26 @@ def functional_tradeoff(event: Any, a: int, relation: Any = None) -> Tradeoff:
         f"dp-accounting knows no bound for this event ({names}) under {neighbours.name}:"
         " state its guarantee as a tradeoff function, and use its group()"
     )
+
+
+def renyi_delta(bounds: Sequence[tuple[Fraction, Fraction]], epsilon: Fraction) -> float:
+    """Return the smallest delta of (epsilon, delta)-DP from bounds of the Rényi divergence at some
+    orders above 1, rounded up (Canonne and others 2020).
+
+    >>> half = Fraction(1, 2)  # zCDP with rho = 1/2
+    >>> round(renyi_delta([(order, half * order) for order in (Fraction(2), Fraction(4))], half), 3)
+    0.412
+    """
+    deltas = [1.0]
+    for order, value in bounds:
+        deltas.append(round_ball_up(sharp(functools.partial(_renyi_bound, order, value, epsilon))))
+    return min(deltas)
+
+
+def _renyi_bound(order: Fraction, value: Fraction, epsilon: Fraction) -> RealBall:
+    correction = ball(1 - 1 / order).log()
+    exponent = ball(order - 1) * (ball(value - epsilon) + correction)
+    return exponent.exp() / ball(order)
 
 
 @dataclass(frozen=True)
