@@ -26,6 +26,7 @@ _DRAWN_IN_REPORT = 600
 _SHADES = 12
 _NAMED = 40
 _MOST_TOTALS = 2**20
+_MOST_MARGINS = 40
 
 _WORDS: dict[FindingKind, tuple[str, str]] = {
     FindingKind.everybody: (
@@ -176,7 +177,8 @@ def review_totals(dataspace: Dataspace) -> Disclosure | None:
 
 def _are_many(dataspace: Dataspace) -> bool:
     cells = sum(total.counts.size for total in dataspace.totals)
-    return cells > _MOST_TOTALS or dataspace.n >= UNBOUNDED
+    many = cells > _MOST_TOTALS or len(dataspace.totals) > _MOST_MARGINS
+    return many or dataspace.n >= UNBOUNDED
 
 
 def disclosure_paragraphs(scope: Scope, found: Disclosure) -> list[str]:

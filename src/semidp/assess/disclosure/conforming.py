@@ -18,6 +18,9 @@ from semidp.errors import DataError
 from semidp.promise.progress import Progress, silent
 from semidp.promise.schema.margins import Mask, View, is_within_view, join
 
+MOST_TABLES = 500
+"""So many published tables can be looked at together."""
+
 
 @dataclass(eq=False)
 class ConformingTables:
@@ -55,6 +58,8 @@ class ConformingTables:
         largest = max(int(known.lower.max(initial=0)) for known in self.counts.tables)
         if largest >= UNBOUNDED:
             raise DataError(f"counts of {UNBOUNDED:,} and more are not looked at")
+        if len(self.counts.tables) > MOST_TABLES:
+            raise DataError(f"more than {MOST_TABLES} tables at once are not looked at")
 
     @cached_property
     def clock(self) -> Clock:
@@ -95,6 +100,9 @@ class ConformingTables:
         return self._kept[view] if view in self._kept else self.bound_cells(view, [cell])
 
     def _bound(self, view: View, cells: Iterable[int] | None) -> Bounds:
+        exact = self.counts.find_exact(view)
+        if exact is not None:
+            return Bounds(view, exact, exact, exact, exact, "published")
         if self.is_closed:
             closed = close_bounds(self.counts, view)
             if closed is not None:

@@ -4,6 +4,7 @@ Every statement is *certain*: it holds in all conforming tables, and carries a p
 was asked for may also be *not certain* (two conforming tables differ in it) or *undecided*.
 """
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -22,7 +23,6 @@ from semidp.assess.disclosure.proofs import Explainer, merge_proofs
 from semidp.assess.disclosure.published_counts import UNBOUNDED, PublishedCounts
 from semidp.promise.schema.margins import Counts, Mask, View, is_within_view, list_axes, meet
 
-_MOST_VIEWS = 256
 _MOST_FEATURES = 3
 """Of a group and its value, where all combinations of features would be too many."""
 LISTED = 1_000
@@ -204,17 +204,15 @@ class CertainFindings:
     def _views(self) -> list[View]:
         """The tables of groups and values that are looked at, coarse ones first."""
         grid, crossing = self.counts.grid, self.counts.crossing
-        views = product(*(range(depth + 1) for depth in crossing))
-        named = [depth for depth in crossing if depth]
-        many = np.prod([float(depth + 1) for depth in named]) > _MOST_VIEWS
+        effort = self.tables.effort
+        whole = self.tables.is_closed or self.crossing_bounds is not None
         chosen = []
-        for view in _few_features(crossing) if many else views:
-            if not any(view) or grid.count_margin_cells(view) > self.tables.effort.cells:
+        for view in _list_views(crossing, effort.views):
+            if grid.count_margin_cells(view) > effort.cells:
                 continue
-            inside = any(is_within_view(view, clique) for clique in self.counts.cliques)
-            if self.tables.is_closed or self.crossing_bounds is not None or inside:
+            if whole or any(is_within_view(view, clique) for clique in self.counts.cliques):
                 chosen.append(view)
-        return sorted(chosen, key=lambda view: (sum(view), view))[:_MOST_VIEWS]
+        return sorted(chosen, key=lambda view: (sum(view), view))
 
     def _find_groups(self) -> Iterator[_Found]:
         """Yield groups of which everybody has a value, and combinations that nobody has."""
@@ -248,7 +246,7 @@ class CertainFindings:
             return
         group = _coarsen(view, axis)
         grid = self.counts.grid
-        bounds = self._bound_group(group)
+        bounds = self.tables.bound(group)
         lower, upper = bounds.lower.ravel(), bounds.upper.ravel()
         sharp = np.broadcast_to(bounds.sharp, bounds.lower.shape).ravel()
         labels = grid.labels(group, view)
@@ -270,12 +268,6 @@ class CertainFindings:
         cells = cells[np.argsort(rank.ravel()[cells], kind="stable")]
         self._unlisted[kind] += max(len(cells) - LISTED, 0)
         return [int(cell) for cell in cells[:LISTED]]
-
-    def _bound_group(self, group: View) -> Bounds:
-        exact = self.counts.find_exact(group)
-        if exact is not None:
-            return Bounds(group, exact, exact, exact, exact, "published")
-        return self.tables.bound(group)
 
     def _find_empty(
         self, view: View, support: dict[View, Mask], declared: Mask
@@ -500,9 +492,18 @@ def _coarsen(view: View, axis: int) -> View:
     return (*view[:axis], view[axis] - 1, *view[axis + 1 :])
 
 
-def _few_features(crossing: View) -> Iterator[View]:
-    """Yield the views of at most three features, at their deepest depth."""
+def _list_views(crossing: View, most: int) -> list[View]:
+    """Return all coarser views; of too many, those of one, two and three features at their deepest
+    depth, as many as may be.
+    """
     axes = list_axes(crossing)
+    if math.prod(crossing[axis] + 1 for axis in axes) <= most:
+        views = product(*(range(depth + 1) for depth in crossing))
+        return [view for view in views if any(view)]
+    few: list[View] = []
     for size in range(1, _MOST_FEATURES + 1):
-        for chosen in combinations(axes, size):
-            yield tuple(crossing[axis] if axis in chosen else 0 for axis in range(len(crossing)))
+        for chosen in islice(combinations(axes, size), most - len(few)):
+            few.append(
+                tuple(crossing[axis] if axis in chosen else 0 for axis in range(len(crossing)))
+            )
+    return few

@@ -42,6 +42,8 @@ class Effort:
     ----------
     cells
         The largest table whose cells are all looked at.
+    views
+        The most tables of groups and values that are looked at.
     columns
         The most cells of a program of which single cells are asked.
     crossing
@@ -55,6 +57,7 @@ class Effort:
     """
 
     cells: int = 2**20
+    views: int = 256
     columns: int = 200_000
     crossing: int = 8_000
     solves: int = 1_000_000
@@ -66,7 +69,7 @@ class Effort:
         return Clock(self, time.monotonic())
 
 
-QUICK = Effort(cells=2**16, columns=600, crossing=600, solves=1_200, search=1.0)
+QUICK = Effort(cells=2**16, views=64, columns=600, crossing=600, solves=1_200, search=1.0)
 """For pages and notices: quick, and the same on every machine."""
 
 
