@@ -81,7 +81,7 @@ def table(
     >>> table("sex", "region").features
     ('sex', 'region')
     """
-    named = {} if name is None else {"name": name}
+    named = _read_name(name)
     return TableRequest(
         features, None, mechanism, fit, weight=weight, target_error=target_error, **named
     )
@@ -95,6 +95,7 @@ def mean(
     steps: int | None = None,
     step: Number | None = None,
     confidence: Confidence | None = None,
+    name: str | None = None,
 ) -> GroupRequest:
     """Ask for the mean of a private column by groups, whose counts become exact.
 
@@ -113,6 +114,9 @@ def mean(
         The unit of the data, instead of `steps`: 1 for whole numbers.
     confidence
         The level and the kind of intervals; 95% for these records unless given.
+    name
+        What its files are called; the statistic and the column unless given, and the groups too if
+        a release has two of that name.
 
     Examples
     --------
@@ -120,7 +124,7 @@ def mean(
     'mean-income'
     """
     outcome = GroupRequest.declare_outcome(column, bounds, steps, step)
-    return _build_group_request(Statistic.mean, outcome, by, confidence)
+    return _build_group_request(Statistic.mean, outcome, by, confidence, name)
 
 
 def total(
@@ -131,6 +135,7 @@ def total(
     steps: int | None = None,
     step: Number | None = None,
     confidence: Confidence | None = None,
+    name: str | None = None,
 ) -> GroupRequest:
     """Ask for the sum of a private column by groups; the parameters are those of `mean`.
 
@@ -138,11 +143,15 @@ def total(
     (Margin('region'), Margin('region', 'sex'))
     """
     outcome = GroupRequest.declare_outcome(column, bounds, steps, step)
-    return _build_group_request(Statistic.sum, outcome, by, confidence)
+    return _build_group_request(Statistic.sum, outcome, by, confidence, name)
 
 
 def proportion(
-    column: str, *, by: Names | Sequence[Names], confidence: Confidence | None = None
+    column: str,
+    *,
+    by: Names | Sequence[Names],
+    confidence: Confidence | None = None,
+    name: str | None = None,
 ) -> GroupRequest:
     """Ask for the proportion of ones in a private column of zeros and ones, by groups; "ok=Y" is
     that of Y in ok.
@@ -150,7 +159,7 @@ def proportion(
     >>> proportion("cured", by="ward").name
     'proportion-cured'
     """
-    return _build_group_request(Statistic.proportion, binary_outcome(column), by, confidence)
+    return _build_group_request(Statistic.proportion, binary_outcome(column), by, confidence, name)
 
 
 def median(
@@ -163,6 +172,7 @@ def median(
     level: Number | None = None,
     sampling: bool = False,
     mechanism: str = AUTO,
+    name: str | None = None,
 ) -> QuantileRequest:
     """Ask for the median of a private column by groups; `level` adds an interval of the same
     budget.
@@ -183,6 +193,7 @@ def median(
         level=level,
         sampling=sampling,
         mechanism=mechanism,
+        name=name,
     )
 
 
@@ -196,6 +207,7 @@ def quantile(
     level: Number | None = None,
     sampling: bool = False,
     mechanism: str = AUTO,
+    name: str | None = None,
 ) -> QuantileRequest:
     """Ask for quantiles of a private column by groups, such as the tenth and the ninth tenth; see
     `median`.
@@ -206,7 +218,13 @@ def quantile(
     outcome = QuantileRequest.declare_outcome(column, bounds, steps, step)
     margins = read_margins(by)
     return QuantileRequest(
-        outcome, margins, probabilities, level=level, sampling=sampling, mechanism=mechanism
+        outcome,
+        margins,
+        probabilities,
+        level=level,
+        sampling=sampling,
+        mechanism=mechanism,
+        **_read_name(name),
     )
 
 
@@ -220,6 +238,7 @@ def distribution(
     quantiles: Sequence[Number] = QUANTILES,
     lines: Sequence[Number] = (),
     level: Number = LEVEL,
+    name: str | None = None,
 ) -> DistributionRequest:
     """Ask for the whole distribution of a private column by groups, with a band and intervals at
     one cost.
@@ -232,7 +251,9 @@ def distribution(
     ('distribution-income.csv', 'distribution-income-quantiles.csv')
     """
     outcome = DistributionRequest.declare_outcome(column, bounds, steps, step)
-    return DistributionRequest(outcome, read_margins(by), quantiles, lines, level=level)
+    return DistributionRequest(
+        outcome, read_margins(by), quantiles, lines, level=level, **_read_name(name)
+    )
 
 
 def regression(
@@ -245,6 +266,7 @@ def regression(
     interactions: Iterable[tuple[str, ...]] = (),
     coding: Coding | str = Coding.treatment,
     confidence: Confidence | None = None,
+    name: str | None = None,
 ) -> RegressionRequest:
     """Ask for the linear regression of a private column on features, whose joint counts become
     exact.
@@ -258,6 +280,7 @@ def regression(
         interactions=[list(names) for names in interactions],
         coding=coding,
         confidence=confidence or Confidence(),
+        **_read_name(name),
     )
 
 
@@ -268,6 +291,7 @@ def logistic(
     interactions: Iterable[tuple[str, ...]] = (),
     coding: Coding | str = Coding.treatment,
     confidence: Confidence | None = None,
+    name: str | None = None,
 ) -> RegressionRequest:
     """Ask for the logistic regression of a private column of zeros and ones on features.
 
@@ -281,6 +305,7 @@ def logistic(
         interactions=[list(names) for names in interactions],
         coding=coding,
         confidence=confidence or Confidence(),
+        **_read_name(name),
     )
 
 
@@ -289,8 +314,14 @@ def _build_group_request(
     outcome: Outcome,
     by: Names | Sequence[Names],
     confidence: Confidence | None,
+    name: str | None,
 ) -> GroupRequest:
-    return GroupRequest(statistic, outcome, read_margins(by), confidence=confidence or Confidence())
+    how = {"confidence": confidence or Confidence(), **_read_name(name)}
+    return GroupRequest(statistic, outcome, read_margins(by), **how)
+
+
+def _read_name(name: str | None) -> dict[str, Any]:
+    return {} if name is None else {"name": name}
 
 
 # --- one call -------------------------------------------------------------------------------------

@@ -191,3 +191,10 @@ def test_what_holds_groups_the_claim_by_a_of_t() -> None:
         sd.what_holds(exact=totals)
     with pytest.raises(sd.InputError, match="a whole count"):
         sd.what_holds(mu=1, exact={"sex": {"f": 1.5}})
+
+
+def test_statistics_have_names_that_differ() -> None:
+    two = [sd.mean("age", by=by, bounds=(0, 99)) for by in ("sex", "region")]
+    third = sd.median("age", by="sex", bounds=(0, 99), name="middle")
+    done = released(*two, third, mu=1)
+    assert [result.name for result in done.results] == ["mean-age", "mean-age-by-region", "middle"]

@@ -49,7 +49,7 @@ def build_plan(given: Given, requests: Iterable[Any]) -> Plan:
     >>> plan
     Plan(table; exact: sex; mu = 1 (Gaussian DP); adjacency: worst-case)
     """
-    plan = evolve(describe(given), requests=tuple(requests)).with_values_read()
+    plan = evolve(describe(given), requests=name_uniquely(requests)).with_values_read()
     if given.has("missing") or plan.read_as:
         plan = with_missing(plan, given["missing"] or {})
     plan = evolve(
@@ -264,6 +264,24 @@ def _with_mechanism(requests: Sequence[Request], mechanism: str) -> list[Request
             "quantiles are chosen, and no noise is drawn for them: leave ⟨mechanism⟩ out"
         )
     return changed
+
+
+def name_uniquely(asked: Iterable[Any]) -> list[Any]:
+    """Return what is asked for; a second statistic of one name is called after its groups, too.
+
+    >>> from semidp import mean
+    >>> [each.name for each in name_uniquely(mean("pay", by=by, bounds=(0, 9)) for by in "ab")]
+    ['mean-pay', 'mean-pay-by-b']
+    """
+    names: set[str] = set()
+    apart = []
+    for item in asked:
+        name = getattr(item, "name", "")
+        if name in names and getattr(item, "outcome", None) is not None:
+            item = evolve(item, name=f"{name}-by-{'-'.join(item.features)}")
+        apart.append(item)
+        names.add(name)
+    return apart
 
 
 def _read_numbers(given: Given, name: str) -> dict[str, Fraction]:

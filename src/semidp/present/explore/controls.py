@@ -20,6 +20,7 @@ from semidp.promise.spaces.dataspace import Margin
 from semidp.promise.tradeoff.budget import Budget
 from semidp.publish.budgets import divide_budget, exact_margins
 from semidp.publish.plan import Plan
+from semidp.publish.plan_settings import name_uniquely
 from semidp.publish.statistics.protocol.requests import Request
 from semidp.publish.statistics.registry import asking_settings, list_choices
 from semidp.publish.statistics.setting import Chosen, Setting, Shape
@@ -442,7 +443,7 @@ class Controls:
         ]
         plan = evolve(
             base,
-            requests=_name_uniquely(_collect_requests(self.cards, laid)),
+            requests=name_uniquely(_collect_requests(self.cards, laid)),
             invariants=[Margin(*names) for names in self.totals],
             nests=[_nest(names, base) for names in self.nests],
             features=(*base.features, *features),
@@ -471,21 +472,6 @@ def _collect_requests(cards: Sequence[Card], laid: LaidOut) -> list[Any]:
     for card in cards:
         asked.append(laid.cards[card] if card in laid.cards else card.build_request())
     return asked
-
-
-def _name_uniquely(asked: Sequence[Any]) -> list[Any]:
-    """Return what is asked for, where a second thing of one name is called after its features,
-    too.
-    """
-    names: set[str] = set()
-    apart = []
-    for item in asked:
-        twice = getattr(item, "outcome", None) is not None and item.name in names
-        apart.append(
-            evolve(item, name=f"{item.name}-by-{'-'.join(item.features)}") if twice else item
-        )
-        names.add(item.name)
-    return apart
 
 
 def variants(plan: Plan) -> dict[str, Plan]:
