@@ -375,3 +375,13 @@ def test_nested_places_are_groups_and_values() -> None:
         data, exact=["state", "sex"], nest=("state", "county"), cells=[{"state": "s", "sex": "f"}]
     ).answers[0]
     assert (answer.lower, answer.upper) == (1, 2)
+
+
+def test_a_level_that_looks_like_a_total_is_asked_about(tmp_path: Path) -> None:
+    """Taken for a level, it would hide what the total gives away."""
+    path = write(tmp_path, "table.csv", "a,count\nx,c\ny,4\nTotal,6\n")
+    rules = ReadingRules(suppressed=("c",))
+    with pytest.raises(InputError, match="called 'Total'"):
+        sd.disclosure(tables=[path], rules=rules)
+    assert recovered(sd.disclosure(tables=[path], rules=rules, total="Total")) == {("x",): 2}
+    assert recovered(sd.disclosure(tables=[path], rules=rules, total="")) == {}

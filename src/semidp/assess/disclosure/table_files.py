@@ -29,6 +29,7 @@ from semidp.promise.schema.schema import Schema, StructuralZero
 COUNT = "count"
 _CROSSED = "\\"
 _MOST_CELLS = 2**24
+_TOTAL_WORDS = {"total", "totals", "all", "overall", "sum"}
 
 Row = tuple[dict[str, str], str]  # the levels of a cell, and what was published of it
 
@@ -144,6 +145,11 @@ def _build_schema(
     for file in files:
         for cell, _ in file.rows:
             for name, level in cell.items():
+                if total is None and level.lower() in _TOTAL_WORDS:
+                    raise InputError(
+                        f"a level of {name!r} is called {level!r}: name the word for totals with"
+                        " ⟨total⟩, or an empty one if there is none"
+                    )
                 if level != total and name not in owned:
                     levels.setdefault(name, {})[level] = None
     used = {name for file in files for name in file.features}
