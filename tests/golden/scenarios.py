@@ -28,6 +28,8 @@ SCENARIOS: dict[str, str] = {
     "table-rounded": "release people.csv --table sex,ward --exact sex --exact ward --mu 1 --set round_to=5 --set mark_below=10 --out r",
     "table-target": "release people.csv --table sex,ward --exact sex --exact ward --target-error sex,ward=3 --out r",
     "table-circle": "release people.csv --table sex,ward,ill --levels ill=0,1 --exact sex,ward --exact ward,ill --exact sex,ill --mu 1 --out r",
+    # what exact totals give away
+    "disclosure": "disclosure people.csv --exact age,sex --exact sex,ward --exact age,ward --seconds 600 --list 20 --format json ; disclosure people.csv --nest state,county --exact county,sex --exact county,ward --insiders 2 --cell state=north,sex=f --list 5",
     # nested features and products
     "nested": "release people.csv --nest state,county --table county,sex --exact state --exact sex --levels-from-data --mu 1 --out r",
     "nested-exchange": "release people.csv --nest state,county --table county,sex --exact state --exact sex --adjacency exchange --mu 1 --out r --levels-from-data",
@@ -97,5 +99,6 @@ QUICK = (
     "several-records",
     "linked-joint",
     "combine",
+    "disclosure",
 )
 """The scenarios of `make test`; all others are long."""
