@@ -59,7 +59,8 @@ def check_trials(trials: list[dict[str, Any]]) -> tuple[int, int]:
             assert end["said"] == []
             assert end["charges"] == 1
             assert end["claimed"]
-            assert end["left"] == []
+            # A note without its folder says nothing: it goes with the next file written there.
+            assert end["left"] == [] or after["made"]
         resumed += after["unfinished"]
         if after["stored"]:
             measured += 1
