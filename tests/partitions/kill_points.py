@@ -95,7 +95,7 @@ def state(place: Path, thorough: bool = False) -> dict[str, Any]:
     assert found.ledger is not None
     assert found.partition is not None
     said = [*disagreements(found, read_document(place / "release.json"))] if thorough else []
-    changed = found.partition.changed()
+    changed = found.partition.find_changed_file()
     return {
         "number": found.ledger["number"],
         "said": said if changed is None else [*said, changed],
