@@ -35,9 +35,13 @@ from semidp.publish.statistics.outcomes.comparison import DRAWS, SEED, NoisyMean
 from semidp.publish.statistics.outcomes.confidence import LEVEL, Intervals
 from semidp.publish.statistics.outcomes.group_sums import GroupSums
 from semidp.publish.statistics.outcomes.noise_law import noise_deviation, simulate_noise, upper_tail
-from semidp.publish.statistics.outcomes.population import SampledMeans, rate_ends
-from semidp.publish.statistics.outcomes.spread import SquareSums, square_space
-from semidp.publish.statistics.quantiles.quantile_estimates import GroupQuantiles
+from semidp.publish.statistics.outcomes.population import (
+    SampledMeans,
+    SquareSums,
+    rate_ends,
+    square_space,
+)
+from semidp.publish.statistics.quantiles.published import GroupQuantiles
 from semidp.publish.statistics.regression.linear import LinearFit, Moments, regression_mechanism
 from semidp.publish.statistics.regression.logistic import LogisticFit
 from semidp.publish.statistics.regression.routes import route_values

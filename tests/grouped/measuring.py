@@ -26,13 +26,25 @@ from semidp.publish import (
     route_values,
 )
 from semidp.publish.statistics.outcomes.group_sums import Estimates
-from semidp.publish.statistics.outcomes.groups import normalize_blocks
+from semidp.publish.statistics.outcomes.population import SquareSums, square_grid, square_space
 from semidp.publish.statistics.outcomes.request import binary_outcome
-from semidp.publish.statistics.outcomes.spread import SquareSums, square_grid, square_space
-from semidp.publish.statistics.quantiles.quantile_estimates import GroupQuantiles
+from semidp.publish.statistics.quantiles.published import GroupQuantiles
 from semidp.publish.statistics.regression.logistic import LogisticFit
 
 Integers = NDArray[np.int64]
+
+By = Sequence[Margin | str] | Margin | str
+"""The groups: a feature or a margin, or several."""
+
+
+def normalize_blocks(by: By) -> tuple[Margin, ...]:
+    """Return the sets of groups that `by` names.
+
+    >>> normalize_blocks("ward"), normalize_blocks(["ward", Margin("sex", "age")])
+    ((Margin('ward'),), (Margin('ward'), Margin('sex', 'age')))
+    """
+    several = (by,) if isinstance(by, (Margin, str)) else by
+    return tuple(block if isinstance(block, Margin) else Margin(block) for block in several)
 
 
 def _measure(

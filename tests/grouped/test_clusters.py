@@ -21,8 +21,13 @@ from semidp.promise.spaces.protection import Protection
 from semidp.publish.selection import outcome_mechanism
 from semidp.publish.statistics.outcomes.group_sums import GroupSums
 from semidp.publish.statistics.outcomes.noise_law import simulate_noise
-from semidp.publish.statistics.outcomes.population import SKEWED, SampledMeans, rate_ends
-from semidp.publish.statistics.outcomes.spread import Spread, SquareSums
+from semidp.publish.statistics.outcomes.population import (
+    SKEWED,
+    SampledMeans,
+    Spread,
+    SquareSums,
+    rate_ends,
+)
 from semidp.publish.statistics.regression.linear import LinearFit, Moments, regression_mechanism
 from semidp.publish.statistics.regression.logistic import LogisticFit
 from semidp.publish.statistics.regression.routes import route_values

@@ -33,10 +33,10 @@ from semidp.publish.statistics.distribution.distribution_estimates import (
     band_half_widths,
     in_order,
     pointwise_half_widths,
+    two_wards,
 )
-from semidp.publish.statistics.distribution.example_space import two_wards
 from semidp.publish.statistics.outcomes.confidence import LEVEL
-from semidp.publish.statistics.quantiles.quantile_estimates import GroupQuantiles
+from semidp.publish.statistics.quantiles.published import GroupQuantiles
 
 Q = [Fraction(1, 10), Fraction(1, 2), Fraction(9, 10)]
 

@@ -39,8 +39,12 @@ from semidp.publish.statistics.outcomes.noise_law import (
     simulate_noise,
     upper_tail,
 )
-from semidp.publish.statistics.outcomes.population import SampledMeans, rate_ends
-from semidp.publish.statistics.outcomes.spread import SquareSums, square_space
+from semidp.publish.statistics.outcomes.population import (
+    SampledMeans,
+    SquareSums,
+    rate_ends,
+    square_space,
+)
 from semidp.publish.statistics.regression.linear import LinearFit, Moments, regression_mechanism
 from semidp.publish.statistics.regression.logistic import LogisticFit
 from semidp.publish.statistics.regression.request import RegressionRequest

@@ -31,7 +31,7 @@ from semidp.publish.statistics.distribution.distribution_estimates import (
 )
 from semidp.publish.statistics.distribution.quantile_choice import even_error
 from semidp.publish.statistics.distribution.request import Answers, DistributionRequest
-from semidp.publish.statistics.outcomes.even_group import EvenGroup
+from semidp.publish.statistics.outcomes.groups import EvenGroup
 
 SCORE = Outcome("score", 0, 100, 100)
 MEDIAN = QuantileRequest(SCORE, [["school"]], budget=Budget.gdp(1))

@@ -28,7 +28,7 @@ from semidp.publish.plan import Plan
 from semidp.publish.selection import outcome_mechanism
 from semidp.publish.sources.opening import open_source
 from semidp.publish.statistics.outcomes.group_sums import GroupSums
-from semidp.publish.statistics.outcomes.spread import SquareSums, square_space
+from semidp.publish.statistics.outcomes.population import SquareSums, square_space
 from semidp.publish.statistics.sums.request import GroupRequest
 
 FALSE_ALARM = 1e-6

@@ -2,5 +2,5 @@
 its noisy values.
 
 `release_check` is the page to read first; `result_check` compares the noise and the fits of one
-result, `part_check` the parts, and `file_differences` the files. `Findings` keeps what was found.
+result, and `file_check` files and parts. `Findings` keeps what was found.
 """

@@ -23,9 +23,18 @@ from semidp.promise.mechanisms.mechanism import Mechanism
 from semidp.promise.noise.distributions import CountNoise
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.noise.sums import Weighted, half_widths
+from semidp.promise.schema.counts import Table
+from semidp.promise.schema.features import Feature
 from semidp.promise.schema.outcome import Outcome
-from semidp.promise.sensitivity.distribution_space import DistributionSpace, ValueTree, value_tree
-from semidp.promise.spaces.dataspace import Margin
+from semidp.promise.schema.schema import Schema
+from semidp.promise.sensitivity.distribution_space import (
+    DistributionSpace,
+    ValueTree,
+    distribution_space,
+    value_tree,
+)
+from semidp.promise.spaces.adjacency import Adjacency, Ball
+from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.publish.statistics.outcomes.confidence import LEVEL, Intervals
 from semidp.publish.statistics.outcomes.groups import ByBlocks
 from semidp.publish.statistics.outcomes.noise_law import entry_noise_law
@@ -54,7 +63,6 @@ class GroupDistributions(ByBlocks):
 
     Examples
     --------
-    >>> from semidp.publish.statistics.distribution.example_space import two_wards
     >>> from semidp.publish.selection import select_mechanism
     >>> from semidp.promise.tradeoff.budget import Budget
     >>> space = two_wards(steps=7)
@@ -409,3 +417,17 @@ def band_rank(count: int, level: Fraction) -> int:
     raised = _SAFE * math.sqrt(variance)
     rank = math.ceil((count + 1) * chance + raised)
     return min(rank, count)
+
+
+def two_wards(steps: int, adjacency: Adjacency | None = None) -> DistributionSpace:
+    """Return the distribution of a score from 0 to `steps` in two wards of 30 and 20 people, any
+    two records moving.
+
+    >>> two_wards(steps=7).shape
+    (14,)
+    """
+    schema = Schema([Feature("ward", ["a", "b"])])
+    wards = Table(schema, [30, 20])
+    public = Dataspace.from_table(wards, [Margin("ward")])
+    outcome = Outcome("score", 0, steps, steps)
+    return distribution_space(public, adjacency or Ball(2), outcome, [Margin("ward")])

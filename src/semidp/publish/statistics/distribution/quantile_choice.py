@@ -25,7 +25,7 @@ from semidp.publish.statistics.distribution.distribution_estimates import (
 )
 from semidp.publish.statistics.distribution.request import Answers, DistributionRequest
 from semidp.publish.statistics.outcomes.confidence import LEVEL
-from semidp.publish.statistics.outcomes.even_group import EvenGroup
+from semidp.publish.statistics.outcomes.groups import EvenGroup
 from semidp.publish.statistics.outcomes.request import GroupedRequest
 from semidp.publish.statistics.protocol.kinds import OtherAnswer
 from semidp.publish.statistics.protocol.requests import Request

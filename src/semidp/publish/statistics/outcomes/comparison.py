@@ -13,7 +13,7 @@ from semidp.promise.mechanisms.pure import LaplaceMechanism
 from semidp.promise.sensitivity.outcome_spaces import SumSpace
 from semidp.publish.statistics.outcomes.confidence import About
 from semidp.publish.statistics.outcomes.noise_law import simulate_noise
-from semidp.publish.statistics.outcomes.spread import Spread
+from semidp.publish.statistics.outcomes.population import Spread
 
 Floats = NDArray[np.float64]
 

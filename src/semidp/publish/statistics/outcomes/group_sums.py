@@ -33,10 +33,12 @@ from semidp.publish.statistics.outcomes.noise_law import half_widths, noise_devi
 from semidp.publish.statistics.outcomes.population import (
     MOST_INVERTED,
     SKEWED,
+    NoisyPart,
     SampledMeans,
+    Spread,
+    SquareSums,
     rate_ends,
 )
-from semidp.publish.statistics.outcomes.spread import NoisyPart, Spread, SquareSums
 
 Floats = NDArray[np.float64]
 

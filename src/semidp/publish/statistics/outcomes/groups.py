@@ -1,20 +1,25 @@
-"""Groups whose counts are public: the levels of each, and what was measured by sets of them."""
+"""Groups whose counts are public: the levels of each, what was measured by sets of them, and a
+group whose records lie evenly on a grid.
+"""
 
 import itertools
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Iterable
 from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from semidp.errors import InputError
 from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
 from semidp.promise.schema.schema import Schema
 from semidp.promise.sensitivity.outcome_spaces import GroupedSpace, answered_cells
 from semidp.promise.spaces.dataspace import Margin
-from semidp.publish.statistics.outcomes.spread import FromNoise, NoisyPart
+from semidp.publish.statistics.outcomes.population import FromNoise, NoisyPart
 
-By = Sequence[Margin | str] | Margin | str
-"""The groups: a feature or a margin, or several."""
+Integers = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,11 +87,55 @@ class ByBlocks(FromNoise):
         return blocks.index(block)
 
 
-def normalize_blocks(by: By) -> tuple[Margin, ...]:
-    """Return the sets of groups that `by` names.
+@dataclass(frozen=True)
+class EvenGroup:
+    """A group whose records lie evenly on the steps of a grid.
 
-    >>> normalize_blocks("ward"), normalize_blocks(["ward", Margin("sex", "age")])
-    ((Margin('ward'),), (Margin('ward'), Margin('sex', 'age')))
+    Parameters
+    ----------
+    size
+        How many records it has.
+    steps
+        How many steps lie between the bounds of the outcome.
+
+    Examples
+    --------
+    >>> group = EvenGroup(10, 3)
+    >>> group.histogram.tolist(), group.rank(Fraction(1, 2)), group.place(5)
+    ([2, 3, 2, 3], 5, 1)
     """
-    several = (by,) if isinstance(by, (Margin, str)) else by
-    return tuple(block if isinstance(block, Margin) else Margin(block) for block in several)
+
+    size: int
+    steps: int
+
+    @classmethod
+    def typical(cls, sizes: Integers, steps: int) -> "EvenGroup":
+        """Return the group of median size among those with records; one record where no group has
+        any.
+
+        >>> EvenGroup.typical(np.array([400, 0, 10, 30]), 100).size
+        30
+        """
+        occupied = np.sort(sizes[sizes > 0])
+        if not len(occupied):
+            return cls(1, steps)
+        return cls(int(occupied[len(occupied) // 2]), steps)
+
+    @cached_property
+    def up_to(self) -> Integers:
+        """The records up to each value of the grid."""
+        values = np.arange(1, self.steps + 2, dtype=np.int64)
+        return np.asarray(self.size * values // (self.steps + 1))
+
+    @cached_property
+    def histogram(self) -> Integers:
+        """The records at each value of the grid."""
+        return np.diff(self.up_to, prepend=0)
+
+    def rank(self, probability: Fraction) -> int:
+        """Return the rank ``⌈q n⌉`` of a quantile, at least 1."""
+        return max(math.ceil(probability * self.size), 1)
+
+    def place(self, rank: int) -> int:
+        """Return the step at which the record of a rank lies."""
+        return int(np.searchsorted(self.up_to, rank))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 from numpy.typing import NDArray
 
 from semidp.promise.accounting.recorded_queries import FOR_RELEASES
-from semidp.promise.exact import plain, positive, round_up
+from semidp.promise.exact import plain
 from semidp.promise.guarantee import Guarantee, Scope
 from semidp.promise.mechanisms.linked_noise import LinkedNoise
 from semidp.promise.mechanisms.mechanism import CLAIMS, Measurement, Mechanism, NoNoise
@@ -22,7 +22,6 @@ from semidp.promise.mechanisms.residual_laws import SharedNoise
 from semidp.promise.mechanisms.residual_noise import ResidualMechanism
 from semidp.promise.sensitivity.query_space import QuerySpace
 from semidp.promise.tradeoff.budget import Budget
-from semidp.promise.tradeoff.composition import tradeoff_from_json
 from semidp.promise.tradeoff.curves import approximate
 from semidp.promise.tradeoff.function import Tradeoff
 from semidp.promise.tradeoff.smooth import ZCDP, Gaussian
@@ -56,8 +55,8 @@ class Noise:
     other entries, and an exact scale takes the place of the rounded one.
 
     >>> noise = Noise("laplace", 4.0, "exact", 1.0, None, {"law": "laplace", "scale": "4"})
-    >>> noise.to_json()["scale"], Noise.from_json(noise.to_json()) == noise
-    ('4', True)
+    >>> noise.to_json()["scale"]
+    '4'
     """
 
     mechanism: str
@@ -88,16 +87,6 @@ class Noise:
         entry: dict[str, Any] = asdict(self)
         law: Mapping[str, str] = entry.pop("exact")
         return {**entry, **law}
-
-    @classmethod
-    def from_json(cls, entry: Mapping[str, Any]) -> Self:
-        """Read what `to_json` wrote."""
-        names = ("mechanism", "claim")
-        law = {k: v for k, v in entry.items() if isinstance(v, str) and k not in names}
-        rest = {k: v for k, v in entry.items() if k not in law}
-        if "scale" in law:
-            rest["scale"] = round_up(positive(law["scale"], "scale"))
-        return cls(**rest, exact=law)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -396,20 +385,6 @@ def mechanism_fields(
     fields: dict[str, Any] = {"name": name, "noise": noise, "private": private}
     fields["guarantee"] = mechanism.guarantee
     fields["advertised"] = naive_record_tradeoff(mechanism) if is_compared else None
-    return fields
-
-
-def read_back(entry: Mapping[str, Any], scope: Scope) -> dict[str, Any]:
-    """The fields that all results have in JSON."""
-    if not isinstance(entry["private"], bool):
-        raise ValueError("a result is private or not")
-    fields = {"name": entry["name"], "noise": Noise.from_json(entry["noise"])}
-    fields["private"] = entry["private"]
-    # The entry has the curve alone; for which datasets and neighbours it holds is in the scope.
-    curve = tradeoff_from_json(entry["guarantee"])
-    fields["guarantee"] = Guarantee(scope.dataspace, scope.adjacency, curve)
-    alone = entry["advertised"]
-    fields["advertised"] = tradeoff_from_json(alone) if alone else None
     return fields
 
 

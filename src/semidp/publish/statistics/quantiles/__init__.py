@@ -1,5 +1,4 @@
 """Quantiles of a private outcome by groups of exact size.
 
-`request` says what is asked for, `quantile_estimates` holds what was chosen, `published` what is
-released.
+`request` says what is asked for, `published` what was chosen and what is released.
 """

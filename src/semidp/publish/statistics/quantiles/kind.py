@@ -17,7 +17,7 @@ from semidp.publish.statistics.outcomes.outcome_fields import (
     read_outcome,
 )
 from semidp.publish.statistics.protocol.kinds import Kind
-from semidp.publish.statistics.quantiles.quantile_estimates import MEDIAN as HALF
+from semidp.publish.statistics.quantiles.published import MEDIAN as HALF
 from semidp.publish.statistics.quantiles.request import QuantileMechanism, QuantileRequest
 from semidp.publish.statistics.setting import Chosen, Panel, Setting, Shape
 

@@ -33,7 +33,7 @@ from semidp.promise.tradeoff.budget import Budget
 from semidp.publish.selection import AUTO
 from semidp.publish.sources.reader import Reader, conceal
 from semidp.publish.statistics.outcomes.confidence import Confidence
-from semidp.publish.statistics.outcomes.even_group import EvenGroup
+from semidp.publish.statistics.outcomes.groups import EvenGroup
 from semidp.publish.statistics.outcomes.request import (
     ValuesRequest,
     checked_outcome,
@@ -50,11 +50,12 @@ from semidp.publish.statistics.protocol.request_defaults import (
 )
 from semidp.publish.statistics.protocol.requests import Forecast
 from semidp.publish.statistics.protocol.statistic import PublishedStatistic
-from semidp.publish.statistics.quantiles.published import publish_quantiles, ranks_text
-from semidp.publish.statistics.quantiles.quantile_estimates import (
+from semidp.publish.statistics.quantiles.published import (
     MEDIAN,
     GroupQuantiles,
     most_rank_error,
+    publish_quantiles,
+    ranks_text,
 )
 
 

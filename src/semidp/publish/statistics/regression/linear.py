@@ -25,8 +25,7 @@ from semidp.publish.selection import AUTO, outcome_mechanism
 from semidp.publish.statistics.outcomes.confidence import LEVEL, About, Intervals, each_level
 from semidp.publish.statistics.outcomes.group_sums import GroupSums
 from semidp.publish.statistics.outcomes.noise_law import half_widths
-from semidp.publish.statistics.outcomes.population import SKEWED
-from semidp.publish.statistics.outcomes.spread import FromNoise, NoisyPart, SquareSums
+from semidp.publish.statistics.outcomes.population import SKEWED, FromNoise, NoisyPart, SquareSums
 from semidp.publish.statistics.regression.routes import RouteSpace, moment_map, regression_routes
 
 Floats = NDArray[np.float64]
