@@ -9,6 +9,7 @@ from attrs import evolve
 import semidp
 from semidp.cli import run
 from semidp.errors import InputError
+from semidp.inference import sum_intervals, sum_rows
 from semidp.inference.records.record_writing import linked_records
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.tradeoff.budget import Budget
@@ -180,6 +181,20 @@ def test_questions_about_coded_sizes(releases):
     assert np.allclose(coded.estimate({UNITS: weights}), single.estimate({UNITS: same}))
     with pytest.raises(InputError):
         coded.interval({"size": "4"})
+
+
+def test_sums_over_coded_tables_know_that_they_share_noise():
+    tables = [["zone", "sex"], ["units:zone", "size"], ["units:state", "size", "type"]]
+    plan = plan_of(tables, adjacency="exchange", derived=["type"])
+    (request,) = plan.requests
+    coded = released(evolve(plan, requests=[evolve(request, top_code={"size": 3})]))
+    fine, coarse = (table for table in coded.tables if table.counted == "unit")
+    # Units of one member, by zone and by state: the same number twice.
+    text = f"none: {fine.name}[size=1] - {coarse.name}[size=1]"
+    (gap,) = sum_intervals(coded, sum_rows(text), draws=99).values()
+    assert (gap.value, gap.standard_error) == (pytest.approx(0, abs=1e-6), pytest.approx(0))
+    (alone,) = sum_intervals(coded, sum_rows(f"one: {fine.name}[size=1]"), draws=99).values()
+    assert alone.standard_error > 0.1
 
 
 def test_linked_records_of_a_coded_release_have_single_sizes(releases, tmp_path):
