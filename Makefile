@@ -12,7 +12,7 @@ PIP    := $(BIN)/python $(PIP_INSTALL)
 QUICKLY := OPENBLAS_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test laws test-long lint fuzz proofs test-services docs notebook studies bench dist lock clean
+.PHONY: help demo test laws test-long lint fuzz mutants proofs test-services docs notebook studies bench dist lock clean
 
 help:           ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -51,6 +51,9 @@ test-long: $(TESTS)  ## all other cases: brute force, audits with the most sampl
 
 fuzz: $(TESTS)  ## 100,000 hostile inputs, others every time (about a quarter of an hour on two cores)
 	SEMIDP_FUZZ=82 $(QUICKLY) $(BIN)/python -m pytest -n 2 tests/fuzz
+
+mutants: $(TESTS)  ## every arithmetic and comparison operator of conversions, budgets and scales replaced: who notices? (half an hour on an idle core)
+	$(QUICKLY) $(BIN)/python -m tests.mutants.mutate
 
 proofs:         ## the machine-checked proofs: installs Coq, checks all of them twice, prints the axioms used (at most five minutes)
 	$(PYTHON) proofs/check.py
