@@ -16,6 +16,7 @@ _STYLES = ("-", "--", "-.", ":")
 _NAME_UP_TO = 30  # rows or columns whose names are written
 _LONGEST_NAME = 14  # characters of a name that is written
 _DRAW_UP_TO = 1000  # rows or columns that are drawn
+_MOST_PANELS = 24
 _MOST_GROUPS = 40
 
 
@@ -276,3 +277,40 @@ def _draw_attacks(axes: Any, attacks: Sequence[Any], color: str, marker: str, la
         label=label,
         zorder=3,
     )
+
+
+def periods_plot(
+    name: str,
+    periods: Sequence[str],
+    bands: Mapping[str, Sequence[tuple[float, float, float]]],
+) -> Figure:
+    """Draw estimates over periods with a band for their intervals, a panel for each group.
+
+    >>> bands = {"a": [(4.0, 3.0, 5.0), (6.0, 5.0, 7.0)], "b": [(1.0, 1.0, 1.0), (2.0, 2.0, 2.0)]}
+    >>> [axes.get_title() for axes in periods_plot("mean", ["2026Q1", "2026Q2"], bands).axes]
+    ['a', 'b']
+    """
+    from matplotlib.figure import Figure
+
+    shown = dict(list(bands.items())[:_MOST_PANELS])
+    across = min(3, len(shown))
+    down = -(-len(shown) // across)
+    figure = Figure(figsize=(3.2 * across, 0.6 + 2.1 * down), layout="constrained")
+    panels = figure.subplots(down, across, sharex=True, squeeze=False).ravel()
+    places = range(len(periods))
+    for axes, (title, band) in zip(panels, shown.items(), strict=False):
+        values, lower, upper = zip(*band, strict=True)
+        axes.fill_between(places, lower, upper, color=BLUE, alpha=0.2, linewidth=0)
+        axes.plot(places, values, color=BLUE, marker="o", markersize=4, linewidth=1.6)
+        axes.set_title(title, fontsize=10, loc="left")
+        axes.set_xticks(list(places), periods, rotation=45, ha="right", fontsize=8)
+        axes.tick_params(axis="y", labelsize=8)
+        axes.spines[["top", "right"]].set_visible(False)
+    for axes in panels[len(shown) :]:
+        axes.set_visible(False)
+    left_out = len(bands) - len(shown)
+    more = f" (the first {len(shown)} of {len(bands)} groups)" if left_out else ""
+    figure.suptitle(
+        f"{name}, with 95% intervals of the noise{more}", fontsize=11, x=0.02, ha="left"
+    )
+    return figure

@@ -1,0 +1,515 @@
+"""What changed from one release to the next: differences and ratios, with the noise of both.
+
+Releases of different periods have noise of their own, so that the law of a difference is the
+convolution of two known laws. What is exact in both has an exact difference. Everything is about
+the records of the periods, not about a population, and costs no budget.
+"""
+
+import csv
+import io
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from semidp.errors import InputError, Refused
+from semidp.inference.linear_estimates import DrawnTable, SumErrors, simulated_bound
+from semidp.inference.measured import measured_table
+from semidp.promise.exact import check_level
+from semidp.promise.mechanisms.mechanism import CellByCell
+from semidp.promise.noise.randomness import Randomness, SystemRandomness
+from semidp.promise.noise.sums import half_widths
+from semidp.publish.results.role_columns import Role, Sheet
+from semidp.publish.statistics.outcomes.group_sums import GroupSums
+from semidp.publish.statistics.protocol.statistic import PublishedStatistic
+
+if TYPE_CHECKING:
+    from semidp.publish.release_value import ReleaseValue
+
+Floats = NDArray[np.float64]
+Labels = tuple[tuple[str, str], ...]
+
+_DRAWS = 4000  # of the noise, for the test that anything changed and for noise without terms
+_MOST_ROWS = 20_000
+
+
+@dataclass(frozen=True, eq=False)
+class Reading:
+    """One published statistic of one release, row by row.
+
+    Parameters
+    ----------
+    name
+        What it is called in its file.
+    labels
+        For each row the features with their levels.
+    values
+        Estimate of each row.
+    errors
+        The noise of the rows; None where only intervals are known.
+    rounding
+        How far the grid of an outcome may move each row.
+    ends, level
+        Where the noise is not a sum: the published interval of each row, and its level.
+    """
+
+    name: str
+    labels: tuple[Labels, ...]
+    values: Floats = field(repr=False)
+    errors: SumErrors | None = field(default=None, repr=False)
+    rounding: Floats | None = field(default=None, repr=False)
+    ends: tuple[Floats, Floats] | None = field(default=None, repr=False)
+    level: float = 0.95
+
+    @cached_property
+    def rows(self) -> dict[Labels, int]:
+        """Place of each row by its labels."""
+        return {labels: place for place, labels in enumerate(self.labels)}
+
+    def intervals(self, places: Sequence[int], level: float) -> tuple[Floats, Floats]:
+        """Ends of the intervals of some rows."""
+        if self.ends is not None:
+            return self.ends[0][[*places]], self.ends[1][[*places]]
+        half = _half_widths(_join_errors([self], [places]), level)
+        half = half + _sum_rounding([self], [places])
+        values = self.values[[*places]]
+        return values - half, values + half
+
+
+def _select(errors: SumErrors, places: Sequence[int]) -> SumErrors:
+    """The errors of some sums."""
+    chosen = [*places]
+    return SumErrors(len(chosen), tuple((drawn, rows[chosen]) for drawn, rows in errors.parts))
+
+
+def _join_errors(readings: Sequence[Reading], places: Sequence[Sequence[int]]) -> SumErrors:
+    """Errors of sums or differences of rows of several releases, whose noise is independent."""
+    parts = []
+    for reading, chosen in zip(readings, places, strict=True):
+        if reading.errors is not None:
+            parts += _select(reading.errors, chosen).parts
+    return SumErrors(len(places[0]), tuple(parts))
+
+
+def _half_widths(errors: SumErrors, level: float) -> Floats:
+    """Half-widths of errors. Every law is symmetric, so that a difference has the law of a sum."""
+    if errors.is_independent:
+        return np.array(half_widths([errors.terms(row) for row in range(errors.sums)], level))
+    draws = np.abs(errors.draw(_DRAWS, SystemRandomness()))
+    return np.array([simulated_bound(draws[:, row], level) for row in range(errors.sums)])
+
+
+def _sum_rounding(readings: Sequence[Reading], places: Sequence[Sequence[int]]) -> Floats:
+    """How far the grids of outcomes may move sums or differences of some rows."""
+    total = np.zeros(len(places[0]))
+    for reading, chosen in zip(readings, places, strict=True):
+        if reading.rounding is not None:
+            total = total + reading.rounding[[*chosen]]
+    return total
+
+
+@dataclass(frozen=True)
+class ChangedRow:
+    """The change of one number.
+
+    Parameters
+    ----------
+    statistic, labels
+        What changed: the file, and the levels of the row.
+    start, end
+        The two periods.
+    before, after, difference
+        The two estimates, and the second less the first.
+    lower, upper
+        Interval of the difference.
+    ratio, ratio_lower, ratio_upper
+        The second over the first with its interval; an open end is infinite.
+    exact
+        Whether both numbers are exact.
+    level
+        How often each interval holds the change of the records.
+    """
+
+    statistic: str
+    labels: Labels
+    start: str
+    end: str
+    before: float
+    after: float
+    difference: float
+    lower: float
+    upper: float
+    ratio: float
+    ratio_lower: float
+    ratio_upper: float
+    exact: bool
+    level: float
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether the interval of the difference leaves out 0."""
+        return not self.lower <= 0 <= self.upper
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the row as plain values, None for what is not finite."""
+        numbers = ("before", "after", "difference", "lower", "upper")
+        numbers += ("ratio", "ratio_lower", "ratio_upper")
+        found = {name: getattr(self, name) for name in numbers}
+        finite = {name: value if math.isfinite(value) else None for name, value in found.items()}
+        return {
+            "statistic": self.statistic,
+            "row": dict(self.labels),
+            "from": self.start,
+            "to": self.end,
+            **finite,
+            "exact": self.exact,
+            "level": self.level,
+        }
+
+
+@dataclass(frozen=True)
+class ChangeTest:
+    """A test that anything changed in a statistic between two periods.
+
+    Parameters
+    ----------
+    statistic, start, end
+        What is compared.
+    p_value
+        Chance that noise alone shows as large a difference somewhere, if the records of both
+        periods have the same numbers.
+    rows
+        How many rows are compared.
+    """
+
+    statistic: str
+    start: str
+    end: str
+    p_value: float
+    rows: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the test as plain values."""
+        return {
+            "statistic": self.statistic,
+            "from": self.start,
+            "to": self.end,
+            "p_value": self.p_value,
+            "rows": self.rows,
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class Changes:
+    """Changes between consecutive releases, one row for each number and step.
+
+    Parameters
+    ----------
+    periods
+        What the releases are called, in their order.
+    rows
+        The changes.
+    tests
+        Whether anything changed, by statistic and step; not for what is exact.
+    unmatched
+        Rows that only some of the releases have: statistic, labels, and who has them.
+    readings
+        The statistics of each release, for a picture.
+    """
+
+    periods: tuple[str, ...]
+    rows: tuple[ChangedRow, ...] = field(repr=False)
+    tests: tuple[ChangeTest, ...]
+    unmatched: tuple[tuple[str, Labels, tuple[str, ...]], ...] = field(default=(), repr=False)
+    readings: tuple[Mapping[str, Reading], ...] = field(default=(), repr=False)
+
+    _COLUMNS = ("statistic", "row", "from", "to", "before", "after", "difference", "lower", "upper")
+    _FURTHER = ("ratio", "ratio_lower", "ratio_upper", "exact", "level")
+
+    def to_dict(self) -> dict[str, list[Any]]:
+        """Return one tidy table, column by column."""
+        documents = [row.to_json() for row in self.rows]
+        columns: dict[str, list[Any]] = {}
+        for name in (*self._COLUMNS, *self._FURTHER):
+            columns[name] = [document[name] for document in documents]
+        columns["row"] = [
+            " · ".join(label for _, label in row.labels) or "all" for row in self.rows
+        ]
+        return columns
+
+    def to_pandas(self) -> Any:
+        """Return one tidy table as a pandas data frame."""
+        import pandas
+
+        return pandas.DataFrame(self.to_dict())
+
+    def csv(self) -> str:
+        """Return one tidy table as CSV."""
+        columns = self.to_dict()
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(columns)
+        writer.writerows(zip(*columns.values(), strict=True))
+        return text.getvalue()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything as plain values."""
+        return {
+            "periods": [*self.periods],
+            "changes": [row.to_json() for row in self.rows],
+            "tests": [test.to_json() for test in self.tests],
+            "unmatched": [
+                {"statistic": name, "row": dict(labels), "only_in": [*only]}
+                for name, labels, only in self.unmatched
+            ],
+        }
+
+    def plot(self, statistic: str | None = None) -> Any:
+        """Draw a statistic over the periods, a panel for each group; return the figure."""
+        from semidp.publish.plots.figures import periods_plot
+
+        names = [name for name in self.readings[0] if all(name in one for one in self.readings)]
+        if statistic is None:
+            noisy = [name for name in names if self.readings[0][name].errors is not None]
+            statistic = (noisy or names)[0]
+        if statistic not in names:
+            raise InputError(f"all releases have {', '.join(names)}, and not {statistic!r}")
+        return periods_plot(statistic, self.periods, self._bands(statistic))
+
+    def _bands(self, statistic: str) -> dict[str, list[tuple[float, float, float]]]:
+        """For each row its estimates over the periods, with the ends of their intervals."""
+        readings = [one[statistic] for one in self.readings]
+        shared = [row for row in readings[0].rows if all(row in one.rows for one in readings)]
+        bands: dict[str, list[tuple[float, float, float]]] = {}
+        for reading in readings:
+            places = [reading.rows[row] for row in shared]
+            lower, upper = reading.intervals(places, 0.95)
+            values = reading.values[places]
+            for row, value, low, high in zip(shared, values, lower, upper, strict=True):
+                name = " · ".join(label for _, label in row) or "all"
+                bands.setdefault(name, []).append((float(value), float(low), float(high)))
+        return bands
+
+
+def compare_releases(
+    releases: "Sequence[ReleaseValue]",
+    names: Sequence[str] | None = None,
+    level: float = 0.95,
+    randomness: Randomness | None = None,
+) -> Changes:
+    """Return the changes between consecutive releases; see `semidp.change`."""
+    check_level(level, "the level of an interval")
+    if len(releases) < 2:
+        raise InputError("a change is between two releases or more")
+    digests = [release.measured_digest for release in releases]
+    if len({*digests}) < len(digests):
+        raise InputError("two of these releases have the same noise: they are one release")
+    called = names or [_name_release(release, place) for place, release in enumerate(releases)]
+    if len({*called}) < len(releases):
+        raise InputError("two of these releases are of the same period: name them apart")
+    readings = tuple(_read_release(release) for release in releases)
+    shared = [name for name in readings[0] if all(name in one for one in readings)]
+    if not shared:
+        listed = "; ".join(", ".join(one) for one in readings)
+        raise Refused(f"these releases have no statistic in common: {listed}")
+    rows: list[ChangedRow] = []
+    tests: list[ChangeTest] = []
+    source = SystemRandomness() if randomness is None else randomness
+    for name in shared:
+        for (start, before), (end, after) in itertools.pairwise(
+            (when, one[name]) for when, one in zip(called, readings, strict=True)
+        ):
+            found, test = _compare(before, after, (start, end), level, source)
+            rows += found
+            tests += [test] if test is not None else []
+    missing = tuple(_list_unmatched(shared, called, readings))
+    return Changes(tuple(called), tuple(rows), tuple(tests), missing, readings)
+
+
+def _name_release(release: "ReleaseValue", place: int) -> str:
+    return release.plan.period or str(place + 1)
+
+
+def _compare(
+    before: Reading,
+    after: Reading,
+    periods: tuple[str, str],
+    level: float,
+    randomness: Randomness,
+) -> tuple[list[ChangedRow], ChangeTest | None]:
+    """The changes of the rows that two readings share, and the test that any of them changed."""
+    shared = [row for row in before.rows if row in after.rows]
+    if len(shared) > _MOST_ROWS:
+        raise Refused(
+            f"{before.name} has {len(shared):,} rows; changes are computed for {_MOST_ROWS:,}"
+        )
+    places = [before.rows[row] for row in shared], [after.rows[row] for row in shared]
+    if not shared:
+        return [], None
+    first, second = before.values[places[0]], after.values[places[1]]
+    difference = second - first
+    if before.ends is not None or after.ends is not None:
+        # Each interval fails with 1 - level, so that both hold at once with 2 level - 1.
+        kept = 2 * min(before.level, after.level) - 1
+        ends = before.intervals(places[0], level), after.intervals(places[1], level)
+        lower, upper = ends[1][0] - ends[0][1], ends[1][1] - ends[0][0]
+        exact = np.zeros(len(shared), dtype=bool)
+        test = None
+    else:
+        kept = level
+        errors = _join_errors([before, after], places)
+        grids = _sum_rounding([before, after], places)
+        half = _half_widths(errors, level) + grids
+        lower, upper = difference - half, difference + half
+        each = (1 + level) / 2  # both hold at once with the level
+        ends = before.intervals(places[0], each), after.intervals(places[1], each)
+        exact = (errors.standard_errors == 0) & (grids == 0)
+        beyond = np.maximum(np.abs(difference) - grids, 0.0)
+        test = _test_change(beyond, errors, (before.name, *periods), randomness)
+    ratios = _ratio_ends(*ends)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = second / first
+    rows = []
+    for place, labels in enumerate(shared):
+        numbers = (first, second, difference, lower, upper, ratio, *ratios)
+        values = [float(column[place]) for column in numbers]
+        rows.append(ChangedRow(before.name, labels, *periods, *values, bool(exact[place]), kept))
+    return rows, test
+
+
+def _ratio_ends(
+    before: tuple[Floats, Floats], after: tuple[Floats, Floats]
+) -> tuple[Floats, Floats]:
+    """Ends of the ratio of two numbers of at least 0, each of which lies in its interval."""
+    low, high = np.maximum(before[0], 0.0), before[1]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        lower = np.where(high > 0, np.maximum(after[0], 0.0) / high, 0.0)
+        upper = np.where(low > 0, np.maximum(after[1], 0.0) / low, math.inf)
+    possible = (before[1] >= 0) & (after[1] >= 0)
+    return np.where(possible, lower, math.nan), np.where(possible, upper, math.nan)
+
+
+def _test_change(
+    sizes: Floats, errors: SumErrors, names: tuple[str, str, str], randomness: Randomness
+) -> ChangeTest | None:
+    """Compare the largest difference, in standard errors, with those of simulated noise; None where
+    nothing has noise.
+
+    The noise of all rows is drawn together, so that rows that share noise are no trouble.
+    """
+    deviations = errors.standard_errors
+    noisy = deviations > 0
+    if not noisy.any():
+        return None
+    largest = float((sizes[noisy] / deviations[noisy]).max())
+    simulated = np.abs(errors.draw(_DRAWS, randomness)[:, noisy] / deviations[noisy]).max(axis=1)
+    above = int((simulated >= largest * (1 - 1e-12)).sum())
+    return ChangeTest(*names, (1 + above) / (1 + _DRAWS), int(noisy.sum()))
+
+
+def _list_unmatched(
+    shared: Sequence[str], periods: Sequence[str], readings: Sequence[Mapping[str, Reading]]
+) -> Iterator[tuple[str, Labels, tuple[str, ...]]]:
+    """Rows that some releases lack, with the periods that have them."""
+    for name in shared:
+        every = dict.fromkeys(row for one in readings for row in one[name].rows)
+        for row in every:
+            only = tuple(
+                when for when, one in zip(periods, readings, strict=True) if row in one[name].rows
+            )
+            if len(only) < len(periods):
+                yield name, row, only
+
+
+# --- what a release says, as rows
+
+
+def _read_release(release: "ReleaseValue") -> dict[str, Reading]:
+    """Every statistic of a release that has rows, by name: exact totals, tables, and the others."""
+    readings: dict[str, Reading] = {}
+    dataspace = release.scope.dataspace
+    for margin, total in zip(dataspace.margins, dataspace.totals, strict=True):
+        name = f"exact {margin}"
+        counts = total.counts.ravel().astype(np.float64)
+        readings[name] = Reading(name, _cell_labels(total.schema), counts, SumErrors(counts.size))
+    for table in release.tables:
+        measured = measured_table(release, table.schema.names, table.name)
+        size = measured.estimate.size
+        if size > _MOST_ROWS:
+            continue
+        weights = np.eye(size).reshape(size, *measured.estimate.shape)
+        readings[table.name] = Reading(
+            table.name,
+            _cell_labels(table.schema),
+            np.asarray(measured.estimate, dtype=np.float64).ravel(),
+            measured.weigh_noise(weights),
+        )
+    for result in release.results:
+        if isinstance(result, PublishedStatistic):
+            for place, sheet in enumerate(result.estimates):
+                reading = _read_sums(result, sheet, place) or _read_intervals(result, sheet)
+                if reading is not None:
+                    readings[reading.name] = reading
+    return readings
+
+
+def _cell_labels(schema: Any) -> tuple[Labels, ...]:
+    levels = [feature.levels for feature in schema.features]
+    return tuple(tuple(zip(schema.names, cell, strict=True)) for cell in itertools.product(*levels))
+
+
+def _sheet_labels(sheet: Sheet) -> tuple[Labels, ...]:
+    named = [one for one in sheet.role_columns if one.role in (Role.label, Role.place)]
+    columns = [[str(value) for value in one.values] for one in named]
+    names = [one.name for one in named]
+    if not columns:
+        return ((),) * len(sheet.role_columns[0].values)
+    return tuple(tuple(zip(names, row, strict=True)) for row in zip(*columns, strict=True))
+
+
+def _read_sums(result: PublishedStatistic, sheet: Sheet, place: int) -> Reading | None:
+    """Sums, means and proportions by group, whose noise is drawn number by number."""
+    found = result.analysis
+    if not isinstance(found, GroupSums) or not isinstance(found.mechanism, CellByCell):
+        return None
+    is_sum = str(result.request.statistic) == "sum"
+    block = result.request.by[place]
+    estimates = found.sums(block) if is_sum else found.means(block)
+    counts = estimates.counts.astype(np.float64)
+    scale = np.full(len(counts), float(found.outcome.width))
+    if not is_sum:
+        scale = np.divide(scale, counts, out=np.zeros(len(counts)), where=counts > 0)
+    start = found.space.slices[place].start
+    weights = np.zeros((len(counts), *found.space.shape))
+    weights[np.arange(len(counts)), start + np.arange(len(counts))] = scale
+    kept = np.flatnonzero(counts > 0)
+    labels = _sheet_labels(sheet)
+    errors = SumErrors(len(counts), ((DrawnTable(found.mechanism), weights),))
+    rounding = float(found.outcome.rounding) * (counts if is_sum else np.ones(len(counts)))
+    return Reading(
+        sheet.name,
+        tuple(labels[row] for row in kept),
+        estimates.values[kept],
+        _select(errors, kept.tolist()),
+        rounding[kept],
+    )
+
+
+def _read_intervals(result: PublishedStatistic, sheet: Sheet) -> Reading | None:
+    """Any other statistic with a published interval of the records: that of its first estimate."""
+    own = [one for one in sheet.role_columns if not one.name.startswith("population")]
+    columns = {one.role: one for one in reversed(own)}
+    if not {Role.estimate, Role.lower, Role.upper} <= {*columns}:
+        return None
+    values, lower, upper = (
+        np.asarray(columns[role].values, dtype=np.float64)
+        for role in (Role.estimate, Role.lower, Role.upper)
+    )
+    confidence = getattr(result.request, "confidence", None)
+    level = 0.95 if confidence is None else float(confidence.level)
+    return Reading(sheet.name, _sheet_labels(sheet), values, ends=(lower, upper), level=level)
