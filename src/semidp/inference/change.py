@@ -71,6 +71,11 @@ class Reading:
         """Place of each row by its labels."""
         return {labels: place for place, labels in enumerate(self.labels)}
 
+    @property
+    def is_exact(self) -> bool:
+        """Whether no row has noise."""
+        return self.errors is not None and not self.errors.standard_errors.any()
+
     def intervals(self, places: Sequence[int], level: float) -> tuple[Floats, Floats]:
         """Ends of the intervals of some rows."""
         if self.ends is not None:
@@ -275,7 +280,7 @@ class Changes:
 
         names = [name for name in self.readings[0] if all(name in one for one in self.readings)]
         if statistic is None:
-            noisy = [name for name in names if self.readings[0][name].errors is not None]
+            noisy = [name for name in names if not self.readings[0][name].is_exact]
             statistic = (noisy or names)[0]
         if statistic not in names:
             raise InputError(f"all releases have {', '.join(names)}, and not {statistic!r}")
@@ -501,15 +506,22 @@ def _read_sums(result: PublishedStatistic, sheet: Sheet, place: int) -> Reading 
 
 
 def _read_intervals(result: PublishedStatistic, sheet: Sheet) -> Reading | None:
-    """Any other statistic with a published interval of the records: that of its first estimate."""
-    own = [one for one in sheet.role_columns if not one.name.startswith("population")]
-    columns = {one.role: one for one in reversed(own)}
-    if not {Role.estimate, Role.lower, Role.upper} <= {*columns}:
-        return None
-    values, lower, upper = (
-        np.asarray(columns[role].values, dtype=np.float64)
-        for role in (Role.estimate, Role.lower, Role.upper)
-    )
+    """Any other statistic with published intervals of its records; several estimates of a row are
+    rows of their own.
+    """
     confidence = getattr(result.request, "confidence", None)
     level = 0.95 if confidence is None else float(confidence.level)
-    return Reading(sheet.name, _sheet_labels(sheet), values, ends=(lower, upper), level=level)
+    labels = _sheet_labels(sheet)
+    found = [one for one in sheet.measured if len(one.ends) >= 2]
+    rows: list[Labels] = []
+    columns: list[list[Floats]] = [[], [], []]
+    for one in found:
+        named = (("estimate", one.estimate.title),) if len(found) > 1 else ()
+        rows += [(*row, *named) for row in labels]
+        own = (one.estimate, *one.ends[:2])
+        for column, part in zip(columns, own, strict=True):
+            column.append(np.asarray(part.values, dtype=np.float64))
+    if not found:
+        return None
+    values, lower, upper = map(np.concatenate, columns)
+    return Reading(sheet.name, tuple(rows), values, ends=(lower, upper), level=level)

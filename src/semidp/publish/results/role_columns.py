@@ -116,7 +116,7 @@ def noisy_column(name: str, values: NDArray[Any], meaning: str = "") -> RoleColu
 
 
 @dataclass(frozen=True)
-class _EstimateColumns:
+class EstimateColumns:
     """An estimate with its error and the ends of its intervals, where it has them."""
 
     estimate: RoleColumn
@@ -270,22 +270,22 @@ class Sheet(PublishedColumns):
         return counted[0].values > 0 if counted else np.ones(len(self.groups), dtype=bool)
 
     @property
-    def _measured(self) -> Iterator[_EstimateColumns]:
+    def measured(self) -> Iterator[EstimateColumns]:
         """Estimates with the columns that belong to each: those between it and the next one."""
         starts = [place for place, one in enumerate(self.role_columns) if one.role in ESTIMATES]
         for start, end in zip(starts, [*starts[1:], len(self.role_columns)], strict=True):
             own = self.role_columns[start:end]
             error = next((one for one in own if one.role is Role.error), None)
             ends = tuple(one for one in own if one.role in (Role.lower, Role.upper))
-            yield _EstimateColumns(own[0], error, ends)
+            yield EstimateColumns(own[0], error, ends)
 
-    def _mark(self, one: _EstimateColumns, row: int) -> str:
+    def _mark(self, one: EstimateColumns, row: int) -> str:
         is_marked = self.faint is not None and one.estimate.role is Role.estimate
         return FAINT_MARK if is_marked and self.faint[row] else ""  # type: ignore[index]
 
     def lines(self) -> Iterator[str]:
         """Yield a line for each row: its labels, its estimates, its exact count."""
-        measured = list(self._measured)
+        measured = list(self.measured)
         counted = self._with_role(Role.count)
         for row, group in enumerate(() if self.listing else self.groups):
             texts = []
@@ -307,7 +307,7 @@ class Sheet(PublishedColumns):
                 rows=self.listing,
                 names=2,
             )
-        measured = list(self._measured)
+        measured = list(self.measured)
         labels, counted = self._with_role(Role.label), self._with_role(Role.count)
         headings = [" · ".join(one.title for one in labels), *(one.title for one in counted)]
         for one in measured:
