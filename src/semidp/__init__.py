@@ -15,6 +15,7 @@ from semidp import (  # public subpackages
 from semidp._version import __version__
 from semidp.errors import BudgetExceeded, DataError, InputError, Refused, SemidpError
 from semidp.front import (
+    change,
     combine,
     disclosure,
     distribution,
@@ -71,6 +72,7 @@ __all__ = [
     "StructuralZero",
     "Table",
     "__version__",
+    "change",
     "combine",
     "disclosure",
     "distribution",

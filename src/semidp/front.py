@@ -22,6 +22,7 @@ from semidp.assess.disclosure.table_files import (
     read_records,
 )
 from semidp.errors import InputError
+from semidp.inference.change import Changes, compare_releases
 from semidp.inference.combined.releases_together import combine_releases
 from semidp.present.release import Release
 from semidp.promise.accounting.ledger import Ledger
@@ -646,6 +647,44 @@ def combine(*releases: Release | Path | str) -> Release:
     return combine_releases(
         one if isinstance(one, Release) else Release.load(one) for one in releases
     )
+
+
+def change(
+    *releases: Release | Path | str, names: Sequence[str] | None = None, level: float = 0.95
+) -> Changes:
+    """Say what changed from one release to the next, with the noise of both.
+
+    The noise of two releases is independent, so that the law of a difference is the convolution of
+    two known laws: an interval is ``(y - x) ± h`` with ``P(|N_y - N_x| <= h) >= level``. A ratio
+    has the quotients of two intervals of level (1 + level)/2. What is exact in both periods has an
+    exact difference. It is about the records of the periods, and costs no privacy.
+
+    Parameters
+    ----------
+    releases
+        Two releases or more, or folders of releases, the earliest period first.
+    names
+        What the periods are called; their own names unless given.
+    level
+        How often each interval holds the change.
+
+    Examples
+    --------
+    >>> import semidp
+    >>> spring = {"ward": [*"aab"] * 30, "ill": [*"yn"] * 45}
+    >>> autumn = {"ward": [*"aab"] * 40, "ill": [*"yynn"] * 30}
+    >>> tables = [
+    ...     semidp.release(
+    ...         data, semidp.table("ward", "ill"), exact=["ward"], mu=1, levels={"ill": "yn"}
+    ...     )
+    ...     for data in (spring, autumn)
+    ... ]
+    >>> found = semidp.change(*tables, names=["spring", "autumn"])
+    >>> [(row.difference, row.exact) for row in found.rows if row.statistic == "exact ward"]
+    [(20.0, True), (10.0, True)]
+    """
+    loaded = [one if isinstance(one, Release) else Release.load(one) for one in releases]
+    return compare_releases(loaded, names, level)
 
 
 def what_holds(

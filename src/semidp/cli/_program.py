@@ -42,6 +42,7 @@ from semidp.cli.analyze import analyze, compare
 from semidp.cli.assess import cell_keys, opendp, swap
 from semidp.cli.audit import audit
 from semidp.cli.census import ESTIMATE_EXAMPLES, census, estimate, reproduce
+from semidp.cli.change import change, series
 from semidp.cli.demo import demo
 from semidp.cli.disclosure import disclosure
 from semidp.cli.explore import explore
@@ -232,6 +233,14 @@ COMMANDS: dict[Callable[..., None], tuple[str, tuple[str, ...]]] = {
     ledger: (
         "one budget for all releases of the same data",
         ("semidp ledger privacy.json --rho 1", "semidp ledger privacy.json"),
+    ),
+    series: (
+        "what each period of a series may spend",
+        ("semidp series quarters.json", "semidp series quarters.json q2"),
+    ),
+    change: (
+        "what changed between releases of several periods",
+        ("semidp change q1 q2",),
     ),
     combine: (
         "one estimate from several releases",

@@ -13,6 +13,7 @@ from semidp.errors import InputError
 from semidp.inference.answers import IntervalEstimate, TableIntervals
 from semidp.inference.area_sums import area_intervals, read_area_rows, sum_intervals, sum_rows
 from semidp.inference.common_odds import stratified_odds_ratio
+from semidp.inference.design_weights import read_strata, weighted_estimates
 from semidp.inference.markov import posterior
 from semidp.inference.models import TableModel, TermTest
 from semidp.inference.models import model as fitted_model
@@ -64,6 +65,10 @@ def intervals(
     table: o.Text = option(
         "Which table of the release, where several would do.", "TABLE", "--name"
     ),
+    weights: Path | None = option(
+        "A CSV file of strata with their population: weighted totals, shares and means.", "FILE"
+    ),
+    design: bool = flag("--design", "With --weights: add the error of a stratified random sample."),
     draws: int | None = option("How many tables to simulate: 9999.", "N"),
     seed: int | None = option("The seed of the simulation.", "N"),
     printing: o.Printing,
@@ -78,6 +83,13 @@ def intervals(
     tables and depths.
     """
     confidence = o.parse_real(level, "--level")
+    if design and weights is None:
+        raise InputError("--design is about weighted estimates: give --weights FILE")
+    if weights is not None:
+        if of or minus or among or areas or sums or sampling or strata or bayes or table:
+            raise InputError("--weights is about all tables and means by strata: give it alone")
+        _print_weighted(folder, weights, confidence, design, printing)
+        return
     # The posterior is of all cells under one prior: no other question is combined with it.
     if bayes:
         if of or minus or among or areas or sums or sampling or strata or draws is not None:
@@ -212,6 +224,31 @@ def _print_answer(found: IntervalEstimate, measure: RateMeasure) -> None:
     if found.note:
         rows.append(("note", found.note))
     print_rows(rows)
+
+
+def _print_weighted(
+    folder: Path, strata: Path, level: float, design: bool, printing: o.Printing
+) -> None:
+    """Print weighted totals, shares and means."""
+    release = load_consistent(Release, folder)
+    found = weighted_estimates(release, read_strata(strata), level=level, design=design)
+    if printing.json:
+        print_json({"design": design, "estimates": [one.to_json() for one in found]})
+        return
+    headings = ["estimate", "error of the noise"]
+    headings += ["error of the sample"] if design else []
+    shown = grid(("statistic", "kind", "row"), (*headings, "lower", "upper"))
+    for one in found:
+        error = math.hypot(one.noise_error, one.design_error or 0.0)
+        numbers = [rounded_text(one.value, error), rounded_text(one.noise_error, error)]
+        if one.design_error is not None:
+            numbers.append(rounded_text(one.design_error, error))
+        numbers += end_texts({"lower": one.lower, "upper": one.upper}, error)
+        labels = " · ".join(label for _, label in one.labels) or "all"
+        shown.add_row(harmless(one.statistic), one.kind, harmless(labels), *numbers)
+    echo(shown)
+    of_whom = "the population" if design else "these records, weighted"
+    print_rows([("about", f"{of_whom}; {level:.0%} intervals")], width=10)
 
 
 def _print_posterior(

@@ -7,13 +7,16 @@ from typing import Annotated, Any
 import typer
 
 import semidp.cli._options as o
-from semidp.cli._command import argument, command, flag
+from semidp.cli._command import argument, command, flag, option
 from semidp.cli._output import in_place, kind_and_a, print_json, print_rows
 from semidp.cli.release import DISAGREES
 from semidp.cli.resume import explain_unclaimed
 from semidp.errors import InputError
 from semidp.present.release import Release
+from semidp.present.series_words import describe_series
 from semidp.promise.accounting.ledger import Ledger
+from semidp.promise.accounting.periods import Attendance
+from semidp.promise.accounting.series import Series, SeriesAccount
 from semidp.promise.exact import format_rounded_up, plain
 from semidp.promise.tradeoff.budget import Budget
 from semidp.promise.tradeoff.function import Tradeoff
@@ -28,6 +31,21 @@ def ledger(
     releases: list[Path] | None = argument(
         "With --check: folders that `semidp release` wrote.", "[RELEASE]...", None
     ),
+    unit: o.Text = option(
+        "Open it for releases of several periods: year, quarter, month or week.", "UNIT", "--series"
+    ),
+    each_person: int | None = option("A person is in at most so many periods.", "N", min=1),
+    consecutive: bool = flag(
+        "--consecutive", "These lie within so many consecutive calendar periods."
+    ),
+    pattern: o.Text = option("The periods of a panel: in, out, in.", "4-8-4"),
+    invariant: o.Texts = option(
+        "A margin that every period publishes exactly; repeat it.", "A[,B]", "--exact"
+    ),
+    constant: o.Texts = option("A column that never changes for a person; repeat it.", "COLUMN"),
+    each_period: o.Text = option(
+        "For a series in epsilon: what each period may spend.", "EPSILON[,DELTA]"
+    ),
     check: bool = flag("--check", "Compare the charges with the releases that they were made for."),
     options: Annotated[o.Options, (*o.BUDGET, "report_delta")],
     # nothing here to silence: --quiet is taken so that every command takes it
@@ -39,6 +57,11 @@ def ledger(
     were made, for this guarantee and this noise alone: the exit code is 1 where one is not.
     """
     target = options.report_delta
+    declared = _declare_series(
+        unit, each_person, consecutive, pattern, invariant, constant, each_period
+    )
+    if declared is not None and not options.spends:
+        raise InputError("a series is opened with its budget: add --rho, --mu or --epsilon")
     if check or releases:
         if not (check and releases) or options.spends:
             raise InputError("compare a ledger with releases: semidp ledger FILE --check RELEASE…")
@@ -46,14 +69,48 @@ def ledger(
         return
     if options.spends:
         # A ledger opens by its budget alone: it never gets one by being charged.
-        book = Ledger.create(file, options.budget())
+        book = Ledger.create(file, options.budget(), series=declared)
         with in_place(f"the ledger {file}"):
             _print(book, printing, target)
     else:
         _print(Ledger(file), printing, target)
 
 
+def _declare_series(
+    unit: str | None,
+    each_person: int | None,
+    consecutive: bool,
+    pattern: str | None,
+    exact: list[str] | None,
+    constant: list[str] | None,
+    each_period: str | None,
+) -> Series | None:
+    """What the options declare of a series; None for a ledger about one dataset."""
+    further = (each_person, consecutive, pattern, exact, constant, each_period)
+    if unit is None:
+        if any(further):
+            raise InputError("these options open a series: say by which unit, with --series")
+        return None
+    lengths = tuple(map(_read_length, pattern.split("-"))) if pattern else ()
+    each = None
+    if each_period is not None:
+        epsilon, _, delta = each_period.partition(",")
+        each = Budget.approximate(epsilon, delta) if delta else Budget.pure(epsilon)
+    margins = None if exact is None else tuple(tuple(names.split(",")) for names in exact)
+    attendance = Attendance(each_person, consecutive, lengths)
+    return Series(unit, attendance, margins, tuple(constant or ()), each)
+
+
+def _read_length(text: str) -> int:
+    if not text.isdigit():
+        raise InputError("--pattern is numbers of periods in, out, in, such as 4-8-4")
+    return int(text[:6])
+
+
 def _print(book: Ledger, printing: o.Printing, target: Fraction | None) -> None:
+    if isinstance(book.account(), SeriesAccount):
+        _print_series(book.series_account(), printing)
+        return
     document = _document(book, target)
     if printing.json:
         print_json(document)
@@ -83,6 +140,24 @@ def _print(book: Ledger, printing: o.Printing, target: Fraction | None) -> None:
         # The paper's other order is never better; it shows what the order is worth.
         first = f"(had composition come first: {document['composition_first']})"
         rows.append(("spent", f"{document['spent']} {first}"))
+    print_rows(rows)
+
+
+def _print_series(account: SeriesAccount, printing: o.Printing) -> None:
+    document = describe_series(account)
+    if printing.json:
+        print_json({**document, "budget": account.budget.numbers()})
+        return
+    rows = [("budget", document["budget"]), ("protects", document["protects"])]
+    rows += [("charged", f"{each['period']}  {each['cost']}") for each in document["spent"]]
+    if document["worst"] is not None:
+        periods = ", ".join(document["worst"]["periods"])
+        where = f" for a person in {periods}" if periods else ""
+        rows.append(("spent", f"{document['worst']['cost'] or 'a curve'}{where}"))
+    if document["next"]:
+        rows.append(("next", document["next"]))
+    if document["warning"]:
+        rows.append(("warning", document["warning"]))
     print_rows(rows)
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.errors import InputError, Refused
-from semidp.inference.linear_estimates import DrawnTable, SumErrors, simulated_bound
+from semidp.inference.linear_estimates import Drawn, DrawnTable, SumErrors, simulated_bound
 from semidp.inference.measured import measured_table
 from semidp.promise.exact import check_level
 from semidp.promise.mechanisms.mechanism import CellByCell
@@ -94,7 +94,7 @@ def _select(errors: SumErrors, places: Sequence[int]) -> SumErrors:
 
 def _join_errors(readings: Sequence[Reading], places: Sequence[Sequence[int]]) -> SumErrors:
     """Errors of sums or differences of rows of several releases, whose noise is independent."""
-    parts = []
+    parts: list[tuple[Drawn, Floats]] = []
     for reading, chosen in zip(readings, places, strict=True):
         if reading.errors is not None:
             parts += _select(reading.errors, chosen).parts
@@ -162,9 +162,16 @@ class ChangedRow:
 
     def to_json(self) -> dict[str, Any]:
         """Return the row as plain values, None for what is not finite."""
-        numbers = ("before", "after", "difference", "lower", "upper")
-        numbers += ("ratio", "ratio_lower", "ratio_upper")
-        found = {name: getattr(self, name) for name in numbers}
+        found = {
+            "before": self.before,
+            "after": self.after,
+            "difference": self.difference,
+            "lower": self.lower,
+            "upper": self.upper,
+            "ratio": self.ratio,
+            "ratio_lower": self.ratio_lower,
+            "ratio_upper": self.ratio_upper,
+        }
         finite = {name: value if math.isfinite(value) else None for name, value in found.items()}
         return {
             "statistic": self.statistic,
@@ -381,9 +388,23 @@ def _compare(
         ratio = second / first
     rows = []
     for place, labels in enumerate(shared):
-        numbers = (first, second, difference, lower, upper, ratio, *ratios)
-        values = [float(column[place]) for column in numbers]
-        rows.append(ChangedRow(before.name, labels, *periods, *values, bool(exact[place]), kept))
+        rows.append(
+            ChangedRow(
+                before.name,
+                labels,
+                *periods,
+                before=float(first[place]),
+                after=float(second[place]),
+                difference=float(difference[place]),
+                lower=float(lower[place]),
+                upper=float(upper[place]),
+                ratio=float(ratio[place]),
+                ratio_lower=float(ratios[0][place]),
+                ratio_upper=float(ratios[1][place]),
+                exact=bool(exact[place]),
+                level=kept,
+            )
+        )
     return rows, test
 
 
@@ -457,7 +478,7 @@ def _read_release(release: "ReleaseValue") -> dict[str, Reading]:
     for result in release.results:
         if isinstance(result, PublishedStatistic):
             for place, sheet in enumerate(result.estimates):
-                reading = _read_sums(result, sheet, place) or _read_intervals(result, sheet)
+                reading = read_group_rows(result, sheet, place) or _read_intervals(result, sheet)
                 if reading is not None:
                     readings[reading.name] = reading
     return readings
@@ -477,7 +498,7 @@ def _sheet_labels(sheet: Sheet) -> tuple[Labels, ...]:
     return tuple(tuple(zip(names, row, strict=True)) for row in zip(*columns, strict=True))
 
 
-def _read_sums(result: PublishedStatistic, sheet: Sheet, place: int) -> Reading | None:
+def read_group_rows(result: PublishedStatistic, sheet: Sheet, place: int) -> Reading | None:
     """Sums, means and proportions by group, whose noise is drawn number by number."""
     found = result.analysis
     if not isinstance(found, GroupSums) or not isinstance(found.mechanism, CellByCell):

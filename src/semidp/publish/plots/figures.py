@@ -287,7 +287,7 @@ def periods_plot(
     """Draw estimates over periods with a band for their intervals, a panel for each group.
 
     >>> bands = {"a": [(4.0, 3.0, 5.0), (6.0, 5.0, 7.0)], "b": [(1.0, 1.0, 1.0), (2.0, 2.0, 2.0)]}
-    >>> [axes.get_title() for axes in periods_plot("mean", ["2026Q1", "2026Q2"], bands).axes]
+    >>> [axes.get_title("left") for axes in periods_plot("mean", ["2026Q1", "2026Q2"], bands).axes]
     ['a', 'b']
     """
     from matplotlib.figure import Figure

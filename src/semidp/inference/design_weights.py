@@ -1,0 +1,380 @@
+"""Weighted estimates of a stratified sample: totals, shares and means of a population.
+
+Stratum h has N_h people, of whom n_h are in the data; both are public, and w_h = N_h/n_h. A
+weighted total is ``Σ w_h x_h`` over noisy counts, so that its noise has a known law. For simple
+random sampling without replacement inside strata, the sampling variance of the total of a yes or no
+is
+
+    Σ N_h² (1 - n_h/N_h) s_h²/n_h,    s_h² = n_h/(n_h - 1) · (p_h(1 - p_h) + v_h),
+
+with p_h the noisy share and v_h its noise variance, which p_h(1 - p_h) falls short by.
+"""
+
+import csv
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+from semidp.errors import InputError, Refused
+from semidp.inference.change import read_group_rows
+from semidp.inference.linear_estimates import SumErrors
+from semidp.inference.measured import measured_table
+from semidp.promise.exact import check_level, exact
+from semidp.promise.noise.sums import half_widths
+from semidp.promise.spaces.dataspace import Dataspace, Margin
+from semidp.publish.results.published_table import PublishedTable
+from semidp.publish.statistics.outcomes.group_sums import GroupSums
+from semidp.publish.statistics.protocol.statistic import PublishedStatistic
+
+if TYPE_CHECKING:
+    from semidp.publish.release_value import ReleaseValue
+
+Floats = NDArray[np.float64]
+Stratum = tuple[str, ...]
+_VARYING = (
+    "weights that vary within a stratum depend on everybody's records, and no noise covers them:"
+    " make the strata finer until a weight is constant in each, and publish their sizes exactly"
+)
+
+
+@dataclass(frozen=True)
+class Strata:
+    """Public strata, and how many people of the population each has.
+
+    Parameters
+    ----------
+    names
+        The features that make a stratum.
+    sizes
+        People of the population in each, by their levels.
+    is_weight
+        Whether the numbers are weights N_h/n_h instead.
+    """
+
+    names: tuple[str, ...]
+    sizes: Mapping[Stratum, float]
+    is_weight: bool = False
+
+
+def read_strata(path: Path | str) -> Strata:
+    """Read a CSV file with a column for each feature of a stratum, and one that is called
+    ``population`` (or ``weight``).
+    """
+    try:
+        with Path(path).open(newline="", encoding="utf-8-sig") as file:
+            rows = list(csv.reader(file))
+    except (OSError, UnicodeDecodeError, csv.Error):
+        raise InputError(f"{path} could not be read as a CSV file of strata") from None
+    header = rows[0] if rows else []
+    given = [name for name in ("population", "weight") if name in header]
+    if len(given) != 1 or len(header) < 2 or len({*header}) < len(header):
+        raise InputError(
+            f"{path} needs a column for each feature of a stratum, and one called population (or"
+            " weight)"
+        )
+    place = header.index(given[0])
+    names = tuple(name for name in header if name != given[0])
+    sizes: dict[Stratum, float] = {}
+    for row in rows[1:]:
+        if len(row) != len(header):
+            raise InputError(f"every row of {path} has {len(header)} values")
+        stratum = tuple(value for number, value in enumerate(row) if number != place)
+        if stratum in sizes:
+            raise Refused(f"{path} lists {' · '.join(stratum)} twice; {_VARYING}")
+        size = float(exact(row[place], f"the {given[0]} of {' · '.join(stratum)}"))
+        if not 0 < size < math.inf:
+            raise InputError(f"the {given[0]} of {' · '.join(stratum)} must be above 0")
+        sizes[stratum] = size
+    return Strata(names, sizes, given[0] == "weight")
+
+
+@dataclass(frozen=True)
+class WeightedEstimate:
+    """One weighted estimate.
+
+    Parameters
+    ----------
+    statistic
+        The table, or the mean, sum or proportion that is weighted.
+    kind
+        ``total``, ``share`` or ``mean``.
+    labels
+        Levels of the features that are no strata.
+    value, noise_error, design_error
+        The estimate, its standard error by the noise, and by sampling (None unless asked for).
+    lower, upper, level
+        Interval: for these records weighted, or with the design for the population.
+    """
+
+    statistic: str
+    kind: str
+    labels: tuple[tuple[str, str], ...]
+    value: float
+    noise_error: float
+    design_error: float | None
+    lower: float
+    upper: float
+    level: float
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the estimate as plain values."""
+        return {
+            "statistic": self.statistic,
+            "kind": self.kind,
+            "row": dict(self.labels),
+            "value": self.value,
+            "noise_error": self.noise_error,
+            "design_error": self.design_error,
+            "lower": self.lower,
+            "upper": self.upper,
+            "level": self.level,
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class _Design:
+    """Strata in the order of an exact margin: people in the data and in the population."""
+
+    strata: list[Stratum]
+    sampled: Floats
+    population: Floats
+
+    @property
+    def weights(self) -> Floats:
+        return self.population / self.sampled
+
+    def refuse_single(self) -> None:
+        """Refuse a sampling error that one record cannot show."""
+        for stratum, count in zip(self.strata, self.sampled, strict=True):
+            if count < 2:
+                raise Refused(
+                    f"the stratum {' · '.join(stratum)} has one record, which shows no spread: join"
+                    " it with another, or leave the design out"
+                )
+
+    def variance(self, spread: Floats) -> float:
+        """Sampling variance of a total, from the variance of the outcome in each stratum."""
+        share = 1 - self.sampled / self.population
+        return float((self.population**2 * share * spread / self.sampled).sum())
+
+
+def weighted_estimates(
+    release: "ReleaseValue", strata: Strata, *, level: float = 0.95, design: bool = False
+) -> list[WeightedEstimate]:
+    """Return weighted totals, shares and means of everything that a release has by strata.
+
+    Parameters
+    ----------
+    release
+        A release whose exact totals include the size of every stratum.
+    strata
+        The population of each.
+    level
+        Of the intervals.
+    design
+        Whether they are for the population, with the error of a stratified sample; else for these
+        records, with the noise alone.
+    """
+    check_level(level, "the level of an interval")
+    plan = _match_design(release.scope.dataspace, strata)
+    if design:
+        plan.refuse_single()
+    found: list[WeightedEstimate] = []
+    for table in release.tables:
+        if {*strata.names} <= {*table.schema.names}:
+            found += _weigh_table(release, table, strata, plan, level, design)
+    for result in release.results:
+        if isinstance(result, PublishedStatistic) and isinstance(result.analysis, GroupSums):
+            found += _weigh_groups(result, strata, plan, level, design)
+    if not found:
+        raise Refused(
+            f"this release has nothing by {' and '.join(strata.names)}: release a table, a mean or"
+            " a proportion with these features"
+        )
+    return found
+
+
+def _match_design(dataspace: Any, strata: Strata) -> _Design:
+    """The sizes of strata in the data and in the population; refuse what does not fit."""
+    margin = Margin(*strata.names)
+    if not isinstance(dataspace, Dataspace) or not dataspace.publishes(margin):
+        raise Refused(
+            f"the number of records by {' and '.join(strata.names)} must be exact in the release"
+            " to weight it: publish these totals exactly"
+        )
+    total = dataspace.value(margin)
+    order = [total.schema.names.index(name) for name in strata.names]
+    levels = [feature.levels for feature in total.schema.features]
+    kept, sampled, population = [], [], []
+    seen = set()
+    for cell, count in zip(itertools.product(*levels), total.counts.ravel(), strict=True):
+        stratum = tuple(cell[place] for place in order)
+        size = strata.sizes.get(stratum)
+        seen.add(stratum)
+        name = " · ".join(stratum)
+        if size is None:
+            if count:
+                raise InputError(f"the strata do not say how many people are in {name}")
+            continue
+        if not count:
+            raise Refused(f"no record is in the stratum {name}: join it with another stratum")
+        people = size * count if strata.is_weight else size
+        if people < count:
+            raise InputError(f"the stratum {name} has more records than people")
+        kept.append(stratum)
+        sampled.append(float(count))
+        population.append(people)
+    unknown = [stratum for stratum in strata.sizes if stratum not in seen]
+    if unknown:
+        raise InputError(f"the release has no stratum {' · '.join(unknown[0])}")
+    return _Design(kept, np.array(sampled), np.array(population))
+
+
+def _weigh_table(
+    release: "ReleaseValue",
+    table: PublishedTable,
+    strata: Strata,
+    plan: _Design,
+    level: float,
+    design: bool,
+) -> list[WeightedEstimate]:
+    """Weighted totals and shares of the cells of the features that are no strata."""
+    measured = measured_table(release, table.schema.names, table.name)
+    names = measured.schema.names
+    others = [name for name in names if name not in strata.names]
+    rows: list[tuple[str, ...]] = list(
+        itertools.product(*(measured.schema.features[names.index(name)].levels for name in others))
+    )
+    if not others:
+        return []
+    found = []
+    population = float(plan.population.sum())
+    for row in rows:
+        labels = tuple(zip(others, row, strict=True))
+        cells = np.stack(
+            [
+                measured.mask({**dict(labels), **dict(zip(strata.names, stratum, strict=True))})
+                for stratum in plan.strata
+            ]
+        )
+        weighted = np.tensordot(plan.weights, cells, axes=1)[None]
+        errors = measured.weigh_noise(weighted)
+        spread = None
+        if design:
+            shares = measured.sum_cells(cells) / plan.sampled
+            noise = (measured.errors(cells) / plan.sampled) ** 2
+            spread = _binary_spread(shares, noise, plan.sampled)
+        value = float(measured.sum_cells(weighted)[0])
+        total = _state(table.name, "total", labels, value, errors, spread, plan, level)
+        found += [total, _rescale(total, "share", 1 / population)]
+    return found
+
+
+def _weigh_groups(
+    result: PublishedStatistic, strata: Strata, plan: _Design, level: float, design: bool
+) -> list[WeightedEstimate]:
+    """Weighted total and mean of an outcome that was published by strata."""
+    request = result.request
+    found = []
+    for place, block in enumerate(request.by):
+        if {*block.names} != {*strata.names}:
+            continue
+        reading = read_group_rows(result, result.estimates[place], place)
+        if reading is None or reading.errors is None:
+            continue
+        by_stratum = {
+            tuple(dict(labels)[name] for name in strata.names): number
+            for labels, number in reading.rows.items()
+        }
+        rows = [by_stratum[stratum] for stratum in plan.strata]
+        is_sum = str(request.statistic) == "sum"
+        people = plan.weights if is_sum else plan.population
+        weights = np.zeros(len(reading.values))
+        weights[rows] = people
+        parts = tuple(
+            (drawn, np.tensordot(weights, matrix, axes=1)[None])
+            for drawn, matrix in reading.errors.parts
+        )
+        errors = SumErrors(1, parts)
+        value = float(weights @ reading.values)
+        spread = _outcome_spread(result, place, rows, plan) if design else None
+        total = _state(reading.name, "total", (), value, errors, spread, plan, level)
+        found += [total, _rescale(total, "mean", 1 / float(plan.population.sum()))]
+    return found
+
+
+def _outcome_spread(
+    result: PublishedStatistic, place: int, rows: Sequence[int], plan: _Design
+) -> Floats:
+    """Variance of an outcome within each stratum: of a proportion, or as it was measured."""
+    found: GroupSums = result.analysis
+    block = result.request.by[place]
+    if str(result.request.statistic) == "proportion":
+        means = found.means(block)
+        shares = means.values[means.counts > 0][[*rows]]
+        noise = means.standard_errors[means.counts > 0][[*rows]] ** 2
+        return _binary_spread(shares, noise, plan.sampled)
+    if found.squares is None:
+        raise Refused(
+            "the spread of the outcome within strata was not measured, which the sampling error of"
+            " a mean needs: release the mean with sampling intervals, or a proportion"
+        )
+    spread: Floats = found.within_sd(block)[[*rows]] ** 2
+    return spread
+
+
+def _binary_spread(shares: Floats, noise: Floats, sampled: Floats) -> Floats:
+    """Variance of a yes or no within each stratum, from noisy shares; never below 0."""
+    corrected = np.maximum(shares * (1 - shares) + noise, 0.0)
+    return np.asarray(sampled / (sampled - 1) * corrected)
+
+
+def _state(
+    name: str,
+    kind: str,
+    labels: tuple[tuple[str, str], ...],
+    value: float,
+    errors: SumErrors,
+    spread: Floats | None,
+    plan: _Design,
+    level: float,
+) -> WeightedEstimate:
+    """One estimate with its interval: by the law of the noise, or normal with the design."""
+    noise = float(errors.standard_errors[0])
+    if not errors.is_independent:
+        half = noise / math.sqrt(1 - level)  # Chebyshev, for noise that is not drawn by numbers
+    else:
+        (half,) = half_widths([errors.terms(0)], level)
+    sampling = None
+    if spread is not None:
+        sampling = math.sqrt(plan.variance(spread))
+        quantile = float(ndtri((1 + level) / 2))
+        # Coarse noise counts with its own half-width, where that is the larger one.
+        noisy = max(noise, half / quantile)
+        half = quantile * math.hypot(noisy, sampling)
+    return WeightedEstimate(
+        name, kind, labels, value, noise, sampling, value - half, value + half, level
+    )
+
+
+def _rescale(total: WeightedEstimate, kind: str, factor: float) -> WeightedEstimate:
+    """A share or a mean from a total."""
+    sampling = None if total.design_error is None else total.design_error * factor
+    return WeightedEstimate(
+        total.statistic,
+        kind,
+        total.labels,
+        total.value * factor,
+        total.noise_error * factor,
+        sampling,
+        total.lower * factor,
+        total.upper * factor,
+        total.level,
+    )

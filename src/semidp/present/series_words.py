@@ -1,0 +1,149 @@
+"""A series of releases in words: whom it protects, what was spent, and what the next period may
+spend.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from attrs import evolve
+
+from semidp.errors import InputError
+from semidp.present.report.sentences import comparison, forecast
+from semidp.promise.accounting.periods import Attendance, format_period
+from semidp.promise.accounting.series import SeriesAccount
+from semidp.promise.tradeoff.budget import Budget
+from semidp.publish.pipeline import calibrate
+from semidp.publish.plan import Plan
+from semidp.publish.release_value import ReleaseValue
+from semidp.publish.results.texts import name_tradeoff
+
+NOT_WHEN = "It protects what a person's records say, not in which periods the person takes part."
+
+
+def describe_series(account: SeriesAccount) -> dict[str, Any]:
+    """Return what a ledger of a series says, as plain values: sentences, and numbers for
+    machines.
+    """
+    unit, total = account.series.unit, account.total()
+    spent = [
+        {"period": str(cost.periods), "cost": name_tradeoff(cost.spent) or "a curve"}
+        for cost in account.costs
+    ]
+    following = account.next_period
+    document: dict[str, Any] = {
+        "unit": unit,
+        "protects": f"{account.describe()}. {NOT_WHEN}",
+        "budget": str(account.budget),
+        "spent": spent,
+        "worst": None,
+        "next_period": None,
+        "next": "",
+        "warning": warn_of_constants(account),
+    }
+    if total is not None:
+        periods = [format_period(number, unit) for number in total.periods]
+        document["worst"] = {"cost": name_tradeoff(total.tradeoff), "periods": periods}
+    if following is not None:
+        name, left = format_period(following, unit), account.remaining(following)
+        counting = ", ".join(map(str, account.counting_with(following)))
+        may = "nothing" if left is None else str(left)
+        also = f"; {counting} still count" if counting else ""
+        document |= {"next_period": name, "next": f"{name} may spend {may}{also}"}
+    return document
+
+
+def warn_of_constants(account: SeriesAccount) -> str:
+    """Warn of columns with exact totals that never change, unless it was said which do not."""
+    margins = account.margins
+    if not margins or account.series.constant or account.attendance.bound is None:
+        return ""
+    named = ", ".join(str(margin) for margin in margins)
+    return (
+        f"If one of the columns with exact totals ({named}) never changes for a person, such as sex"
+        " or year of birth, somebody else's records may have to differ in every period, and this"
+        " bound does not cover that: declare it with --constant, and all periods are charged"
+    )
+
+
+@dataclass(frozen=True)
+class SeriesPlan:
+    """What one way to spend a series' budget buys in each period.
+
+    Parameters
+    ----------
+    name
+        What is done.
+    budget
+        What each period may spend.
+    errors
+        For each statistic its expected error, in words.
+    """
+
+    name: str
+    budget: Budget
+    errors: tuple[tuple[str, str], ...]
+
+    @property
+    def text(self) -> str:
+        """The plan in one line."""
+        errors = "; ".join(f"{name}: {error}" for name, error in self.errors)
+        return f"{self.name}: {self.budget} each period; {errors}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the plan as plain values."""
+        return {"name": self.name, "budget": self.budget.numbers(), "errors": dict(self.errors)}
+
+
+def share_budget(account: SeriesAccount, attendance: Attendance) -> Budget:
+    """Return an equal share of the budget for each period that a person may be in."""
+    if account.each is not None:
+        return account.each
+    if attendance.bound is None:
+        raise InputError(
+            "this series has no bound on the periods of a person, so that no share lasts: name"
+            " what each period shall spend"
+        )
+    return account.budget.split_evenly(attendance.bound)
+
+
+def plan_next(account: SeriesAccount, release: ReleaseValue) -> Plan:
+    """Return the plan of the next period, like a release of an earlier one, with an equal share of
+    the budget.
+    """
+    following = account.next_period
+    budget = share_budget(account, account.attendance)
+    period = None if following is None else format_period(following, account.series.unit)
+    return evolve(_with_budget(release.plan, budget), period=period)
+
+
+def _with_budget(plan: Plan, budget: Budget) -> Plan:
+    without = [request.with_budget(None) for request in plan.requests]
+    return evolve(plan, requests=without).with_budget(budget)
+
+
+def plan_series(account: SeriesAccount, release: ReleaseValue) -> Iterator[SeriesPlan]:
+    """Yield ways to spend the budget, with the errors that a release of an earlier period lets one
+    expect.
+    """
+    attendance, plan = account.attendance, release.plan
+    yield _foresee("as declared", plan, share_budget(account, attendance), release)
+    bound = attendance.bound or 0
+    if account.each is None and bound > 1:
+        half = Attendance(bound // 2)
+        unit = account.series.unit
+        name = f"at most {bound // 2} {unit}{'s' if bound > 3 else ''} per person"
+        yield _foresee(name, plan, share_budget(account, half), release)
+    if len(plan.requests) > 1:
+        left = plan.requests[-1]
+        fewer = evolve(plan, requests=plan.requests[:-1])
+        budget = share_budget(account, attendance)
+        yield _foresee(f"without {left.name}", fewer, budget, release)
+
+
+def _foresee(name: str, plan: Plan, budget: Budget, release: ReleaseValue) -> SeriesPlan:
+    """What a plan with this budget would publish, from public numbers."""
+    outlook = forecast(calibrate(_with_budget(plan, budget), release.scope))
+    labels = {each.label for each in outlook.forecasts}
+    rows = [(label, texts[0]) for label, texts in comparison([outlook]) if label in labels]
+    return SeriesPlan(name, budget, tuple(rows))
