@@ -5,7 +5,7 @@ from typing import Any
 
 import semidp.cli._options as o
 from semidp.cli._command import argument, command, option
-from semidp.cli._output import echo, grid, harmless, print_json, print_rows
+from semidp.cli._output import grid, harmless, print_json, print_rows
 from semidp.errors import InputError
 from semidp.inference.change import ChangedRow, Changes, ChangeTest, compare_releases
 from semidp.present.release import Release
@@ -63,11 +63,13 @@ def change(
 
 def _print_changes(found: Changes) -> None:
     """Print the first changes as a grid, the tests, and rows without a partner."""
+    from rich.console import Console
+
     headings = ("before", "after", "change", "lower", "upper")
     table = grid(("statistic", "row", "from", "to"), headings)
     for row in found.rows[:_SHOWN]:
         table.add_row(*map(harmless, _change_texts(row)))
-    echo(table)
+    Console(highlight=False, markup=False).print(table)
     left = len(found.rows) - _SHOWN
     lines = [("more", f"{left:,} further rows: --out FILE writes all of them")] if left > 0 else []
     lines += [("test", _test_text(test)) for test in found.tests]

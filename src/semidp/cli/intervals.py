@@ -230,6 +230,8 @@ def _print_weighted(
     folder: Path, strata: Path, level: float, design: bool, printing: o.Printing
 ) -> None:
     """Print weighted totals, shares and means."""
+    from rich.console import Console
+
     release = load_consistent(Release, folder)
     found = weighted_estimates(release, read_strata(strata), level=level, design=design)
     if printing.json:
@@ -246,7 +248,7 @@ def _print_weighted(
         numbers += end_texts({"lower": one.lower, "upper": one.upper}, error)
         labels = " · ".join(label for _, label in one.labels) or "all"
         shown.add_row(harmless(one.statistic), one.kind, harmless(labels), *numbers)
-    echo(shown)
+    Console(highlight=False, markup=False).print(shown)
     of_whom = "the population" if design else "these records, weighted"
     print_rows([("about", f"{of_whom}; {level:.0%} intervals")], width=10)
 

@@ -190,9 +190,15 @@ def weighted_estimates(
     for table in release.tables:
         if {*strata.names} <= {*table.schema.names}:
             found += _weigh_table(release, table, strata, plan, level, design)
+    unknown: Refused | None = None
     for result in release.results:
         if isinstance(result, PublishedStatistic) and isinstance(result.analysis, GroupSums):
-            found += _weigh_groups(result, strata, plan, level, design)
+            try:
+                found += _weigh_groups(result, strata, plan, level, design)
+            except Refused as refusal:  # the spread of this outcome; others may be known
+                unknown = refusal
+    if not found and unknown is not None:
+        raise unknown
     if not found:
         raise Refused(
             f"this release has nothing by {' and '.join(strata.names)}: release a table, a mean or"

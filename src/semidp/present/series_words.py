@@ -118,8 +118,10 @@ def plan_next(account: SeriesAccount, release: ReleaseValue) -> Plan:
 
 
 def _with_budget(plan: Plan, budget: Budget) -> Plan:
+    """The plan with an equal share of a budget for each request; tables share one."""
     without = [request.with_budget(None) for request in plan.requests]
-    return evolve(plan, requests=without).with_budget(budget)
+    bare = evolve(plan, requests=without)
+    return bare.with_budget(budget.split_evenly(len(bare.requests)))
 
 
 def plan_series(account: SeriesAccount, release: ReleaseValue) -> Iterator[SeriesPlan]:
