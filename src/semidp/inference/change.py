@@ -339,6 +339,8 @@ def compare_releases(
             found, test = _compare(before, after, (start, end), level, source)
             rows += found
             tests += [test] if test is not None else []
+    if not rows:
+        raise Refused("these releases have no row in common: their levels have other names")
     missing = tuple(_list_unmatched(shared, called, readings))
     return Changes(tuple(called), tuple(rows), tuple(tests), missing, readings)
 

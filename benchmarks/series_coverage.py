@@ -1,0 +1,136 @@
+"""How often intervals of changes and of weighted totals hold: releases drawn again and again.
+
+A change is about the records of two periods. A weighted total with the design is about a population
+of which a stratified sample is drawn anew every time.
+"""
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+import semidp as sd
+from semidp.inference.change import compare_releases
+from semidp.inference.design_weights import Strata, weighted_estimates
+from semidp.promise.noise.randomness import SeededRandomness
+
+DRAWS = 300
+LEVEL = 0.95
+LEAST = LEVEL - 4 * math.sqrt(LEVEL * (1 - LEVEL) / DRAWS)
+WARDS = [*"abc"]
+
+
+def period(source: np.random.Generator, n: int, mean: float) -> dict[str, list[Any]]:
+    """Return the records of one period."""
+    return {
+        "ward": source.choice(WARDS, n, p=[0.5, 0.45, 0.05]).tolist(),
+        "ill": source.choice([*"yn"], n, p=[0.02, 0.98]).tolist(),
+        "days": np.minimum(source.poisson(mean, n), 30).tolist(),
+    }
+
+
+def release(data: dict[str, list[Any]], mu: float, seed: int) -> sd.Release:
+    """Release a table, a mean and a distribution of one period."""
+    return sd.release(
+        data,
+        sd.table("ward", "ill"),
+        sd.mean("days", by="ward", bounds=(0, 30)),
+        sd.distribution("days", by="ward", bounds=(0, 30)),
+        exact=["ward"],
+        levels={"ill": "yn"},
+        mu=mu,
+        randomness=SeededRandomness(seed),
+    )
+
+
+def truths(data: dict[str, list[Any]]) -> dict[tuple[str, str], float]:
+    """Return the true numbers by statistic and row."""
+    ward, ill = np.array(data["ward"]), np.array(data["ill"])
+    days = np.array(data["days"], dtype=float)
+    found = {}
+    for name in WARDS:
+        for level in "yn":
+            found["table", f"{name} · {level}"] = float(((ward == name) & (ill == level)).sum())
+        found["mean-days", name] = float(days[ward == name].mean())
+        ordered = np.sort(days[ward == name])
+        found["quantiles", name] = float(ordered[math.ceil(0.5 * len(ordered)) - 1])
+        found["exact ward", name] = float((ward == name).sum())
+    return found
+
+
+def coverage_of_changes(mu: float, draws: int = DRAWS) -> dict[str, tuple[float, int]]:
+    """Return how often intervals of differences and ratios hold, and how many were looked at."""
+    source = np.random.default_rng(5)
+    first, second = period(source, 600, 6), period(source, 700, 7)
+    before, after = truths(first), truths(second)
+    held: dict[str, list[bool]] = {}
+    for seed in range(draws):
+        pair = [release(first, mu, 2 * seed), release(second, mu, 2 * seed + 1)]
+        for row in compare_releases(pair, ["1", "2"], LEVEL, SeededRandomness(seed)).rows:
+            label = " · ".join(level for _, level in row.labels)
+            name = row.statistic
+            if name.startswith("distribution"):
+                label, _, which = label.partition(" · ")
+                if which != "median":
+                    continue
+                name = "quantiles"
+            start, end = before[name, label], after[name, label]
+            small = name == "table" and label.endswith("y")
+            kind = "small counts" if small else name
+            held.setdefault(kind, []).append(row.lower - 1e-9 <= end - start <= row.upper + 1e-9)
+            if start > 0:
+                inside = row.ratio_lower - 1e-9 <= end / start <= row.ratio_upper + 1e-9
+                held.setdefault(f"ratios of {kind}", []).append(inside)
+    return {name: (float(np.mean(one)), len(one)) for name, one in held.items()}
+
+
+def coverage_of_weights(mu: float, draws: int = DRAWS) -> dict[str, tuple[float, int]]:
+    """Return how often weighted totals hold the population, over samples of it."""
+    source = np.random.default_rng(6)
+    sizes = {"a": 4000, "b": 2500, "c": 300}
+    sampled = {"a": 200, "b": 250, "c": 60}
+    shares = {"a": 0.3, "b": 0.1, "c": 0.5}
+    people = {name: source.random(size) < shares[name] for name, size in sizes.items()}
+    truth = float(sum(part.sum() for part in people.values()))
+    strata = Strata(("ward",), {(name,): float(size) for name, size in sizes.items()})
+    held: dict[str, list[bool]] = {"with the design": [], "noise alone": []}
+    for seed in range(draws):
+        chosen = {name: source.permutation(part)[: sampled[name]] for name, part in people.items()}
+        data = {
+            "ward": [name for name in WARDS for _ in chosen[name]],
+            "ill": ["y" if one else "n" for name in WARDS for one in chosen[name]],
+        }
+        made = sd.release(
+            data,
+            sd.table("ward", "ill"),
+            exact=["ward"],
+            levels={"ill": "yn"},
+            mu=mu,
+            randomness=SeededRandomness(seed),
+        )
+        weighted = sum(sizes[name] / sampled[name] * chosen[name].sum() for name in WARDS)
+        for kind, target in (("with the design", truth), ("noise alone", weighted)):
+            design = kind == "with the design"
+            (total,) = (
+                one
+                for one in weighted_estimates(made, strata, design=design)
+                if one.kind == "total" and dict(one.labels) == {"ill": "y"}
+            )
+            held[kind].append(bool(total.lower - 1e-9 <= target <= total.upper + 1e-9))
+    return {name: (float(np.mean(one)), len(one)) for name, one in held.items()}
+
+
+def rows(draws: int = DRAWS) -> Iterator[tuple[str, str, float, int]]:
+    """Yield each setting with its coverage and the number of intervals."""
+    for mu in (1.0, 0.25):
+        for name, (share, count) in coverage_of_changes(mu, draws).items():
+            yield f"change, mu = {mu:g}", name, share, count
+        for name, (share, count) in coverage_of_weights(mu, draws).items():
+            yield f"weighted total, mu = {mu:g}", name, share, count
+
+
+if __name__ == "__main__":
+    for setting, name, share, count in rows():
+        error = math.sqrt(share * (1 - share) / count)
+        print(f"| {setting} | {name} | {share:.3f} ± {error:.3f} | {count:,} |")

@@ -1,0 +1,183 @@
+"""Changes between releases, and weighted estimates: laws, coverage, and what is refused."""
+
+import math
+
+import numpy as np
+import pytest
+from benchmarks.series_coverage import coverage_of_changes, coverage_of_weights, period, release
+
+import semidp as sd
+from semidp.cli import run
+from semidp.inference.change import compare_releases
+from semidp.inference.design_weights import Strata, read_strata, weighted_estimates
+from semidp.promise.noise.randomness import SeededRandomness
+from semidp.publish import TableRequest
+from tests.redrawn import redrawn
+
+
+@pytest.fixture(scope="module")
+def quarters():
+    source = np.random.default_rng(1)
+    return [release(period(source, 400 + 50 * q, 5 + q), 2, q) for q in range(3)]
+
+
+def test_differences_are_of_the_unbiased_estimates_and_exact_ones_are_exact(quarters):
+    found = sd.change(*quarters, names=["q1", "q2", "q3"])
+    rows = {(row.statistic, row.labels, row.end): row for row in found.rows}
+    assert len(rows) == len(found.rows) > 40
+    for row in found.rows:
+        assert row.difference == pytest.approx(row.after - row.before)
+        assert row.lower <= row.difference <= row.upper
+        assert row.exact == (row.statistic == "exact ward")
+        assert not row.exact or row.lower == row.upper
+    table = quarters[1]["table"]
+    row = rows["table", (("ward", "a"), ("ill", "y")), "q2"]
+    assert row.after == pytest.approx(float(table.estimate[0, 0]))
+
+
+def test_the_interval_of_a_difference_is_narrower_than_two_intervals(quarters):
+    found = compare_releases(quarters[:2], ["1", "2"])
+    row = next(row for row in found.rows if row.statistic == "table")
+    single = found.readings[0]["table"].intervals([0], 0.95)
+    width = float(single[1][0] - single[0][0])
+    # both have the same noise: a difference is about √2 as wide, and coarse noise makes it less so
+    assert 1.2 * width < row.upper - row.lower < 1.7 * width
+
+
+@pytest.mark.long
+def test_intervals_hold_as_often_as_they_say():
+    """False alarm below 1e-6: 40 pairs, 120 intervals of each kind at 0.95 or more."""
+    for kind, (share, count) in coverage_of_changes(1.0, 40).items():
+        assert count == 120
+        assert share >= 0.95 - 4.9 * math.sqrt(0.95 * 0.05 / count), kind
+    for kind, (share, count) in coverage_of_weights(1.0, 60).items():
+        assert share >= 0.95 - 4.9 * math.sqrt(0.95 * 0.05 / count), kind
+
+
+@pytest.fixture(scope="module")
+def table():
+    """A table of one feature, prepared once."""
+    plan = sd.Plan(
+        [TableRequest(["ill"], sd.Budget.gdp(1))], features=[sd.Feature("ill", ["y", "n"])]
+    )
+    return sd.prepare(plan, {"ill": ["y"] * 30 + ["n"] * 50})
+
+
+def test_intervals_hold_and_those_of_one_release_would_not(table):
+    """Nothing changed between 200 pairs. The twin takes the noise of one release alone."""
+    missed, missed_alone = 0, 0
+    for seed in range(200):
+        pair = [redrawn(table, 2 * seed), redrawn(table, 2 * seed + 1)]
+        found = compare_releases(pair, ["1", "2"], randomness=SeededRandomness(seed))
+        low, high = found.readings[1]["table"].intervals([0], 0.95)
+        row = found.rows[0]
+        missed += row.is_sure
+        missed_alone += abs(row.difference) > float(high[0] - low[0]) / 2
+    assert missed <= 26  # 10 are expected: more than 26 in one of a million
+    assert missed_alone > 26
+
+
+def test_the_test_rejects_changes_and_not_noise(table):
+    values = []
+    for seed in range(60):
+        pair = [redrawn(table, 2 * seed), redrawn(table, 2 * seed + 1)]
+        (test,) = compare_releases(pair, ["1", "2"], randomness=SeededRandomness(seed)).tests
+        values.append(test.p_value)
+    assert sum(value <= 0.05 for value in values) <= 14  # 3 are expected
+    other = sd.prepare(table.plan, {"ill": ["y"] * 60 + ["n"] * 50})
+    (test,) = compare_releases([redrawn(table, 1), redrawn(other, 2)], ["1", "2"]).tests
+    assert test.p_value < 0.001
+
+
+def test_levels_that_come_and_go_are_matched_by_name_and_listed():
+    tables = []
+    for number, wards in enumerate(("aab", "aac")):
+        data = {"ward": [*wards] * 20}
+        tables.append(sd.release(data, sd.table("ward"), levels={"ward": sorted({*wards})}, mu=5))
+        assert number < 2
+    found = sd.change(*tables)
+    assert {dict(row.labels)["ward"] for row in found.rows} == {"a"}
+    assert {(dict(labels)["ward"], only) for _, labels, only in found.unmatched} == {
+        ("b", ("1",)),
+        ("c", ("2",)),
+    }
+
+
+def test_what_is_no_change_is_refused(quarters):
+    with pytest.raises(sd.InputError, match="two releases or more"):
+        sd.change(quarters[0])
+    with pytest.raises(sd.InputError, match="same noise"):
+        sd.change(quarters[0], quarters[0])
+    other = sd.release({"sex": [*"fm"] * 9}, sd.table("sex"), levels={"sex": "fm"}, mu=1)
+    with pytest.raises(sd.Refused, match="no row in common"):
+        sd.change(quarters[0], other)
+
+
+def test_weighted_totals_of_exact_strata(tmp_path, quarters):
+    strata = tmp_path / "strata.csv"
+    strata.write_text("ward,population\na,4000\nb,3000\nc,500\n")
+    found = weighted_estimates(quarters[0], read_strata(strata))
+    shares = [one.value for one in found if one.kind == "share"]
+    assert sum(shares) == pytest.approx(1)
+    assert {one.kind for one in found} == {"total", "share", "mean"}
+    sizes = quarters[0].scope.dataspace.totals[0].counts
+    table = quarters[0]["table"].estimate
+    by_hand = sum(
+        people / count * row[0]
+        for people, count, row in zip((4000, 3000, 500), sizes, table, strict=True)
+    )
+    assert found[0].value == pytest.approx(by_hand)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("ward,population\na,4000\na,5000\n", "vary within a stratum"),
+        ("ward,population\na,4000\n", "do not say how many people"),
+        ("ward,population\na,4000\nb,1\nc,500\n", "more records than people"),
+        ("ward,people\na,4000\n", "one called population"),
+        ("ill,population\ny,4000\nn,3\n", "must be exact"),
+        ("ward,population\na,x\nb,1\nc,2\n", "population of a"),
+    ],
+)
+def test_strata_that_do_not_fit_are_refused(tmp_path, quarters, text, sentence):
+    path = tmp_path / "strata.csv"
+    path.write_text(text)
+    with pytest.raises(sd.SemidpError, match=sentence):
+        weighted_estimates(quarters[0], read_strata(path))
+
+
+def test_one_record_shows_no_spread():
+    data = {"ward": [*"aab"], "ill": [*"yny"]}
+    made = sd.release(data, sd.table("ward", "ill"), exact=["ward"], levels={"ill": "yn"}, mu=1)
+    strata = Strata(("ward",), {("a",): 20.0, ("b",): 10.0})
+    with pytest.raises(sd.Refused, match="one record"):
+        weighted_estimates(made, strata, design=True)
+    assert weighted_estimates(made, strata)
+
+
+def test_commands_of_a_series(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    source = np.random.default_rng(2)
+    opening = "ledger h.json --rho 0.5 --series quarter --each-person 4 --consecutive --exact ward"
+    assert run(opening.split()) == 0
+    for quarter in (1, 2):
+        columns = period(source, 90, 5)
+        rows = zip(*columns.values(), strict=True)
+        lines = [",".join(columns), *(",".join(map(str, row)) for row in rows)]
+        (tmp_path / f"q{quarter}.csv").write_text("\n".join(lines) + "\n")
+        asked = f"release q{quarter}.csv --table ward,ill --levels ill=y,n --exact ward --rho 0.125"
+        asked += f" --period 2026Q{quarter} --ledger h.json --out r{quarter} --quiet"
+        assert run(asked.split()) == 0
+    assert run(["series", "h.json", "r2", "--write", "next.toml"]) == 0
+    assert run(["change", "r1", "r2", "--out", "c.csv", "--picture", "c.svg", "--format", "json"]) == 0
+    said = capsys.readouterr().out
+    assert "one person in up to 4 consecutive quarters" in said
+    assert "2026Q3 may spend rho = 0.25" in said
+    assert sd.Plan.from_toml((tmp_path / "next.toml").read_text()).period == "2026Q3"
+    assert (tmp_path / "c.csv").read_text().startswith("statistic,row,from,to,before")
+    assert (
+        run(["release", "q2.csv", "--table", "ward", "--exact", "ward", "--rho", "0.1", "--ledger", "h.json", "--out", "x"])
+        == 2
+    )
+    assert "name the period" in capsys.readouterr().err
