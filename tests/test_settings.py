@@ -69,6 +69,7 @@ SHOWN = [
     "mu",
     "target-error",
     "ledger",
+    "period",
     "plan",
     "set",
     "partition",

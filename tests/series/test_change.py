@@ -106,7 +106,7 @@ def test_levels_that_come_and_go_are_matched_by_name_and_listed():
 def test_what_is_no_change_is_refused(quarters):
     with pytest.raises(sd.InputError, match="two releases or more"):
         sd.change(quarters[0])
-    with pytest.raises(sd.InputError, match="same noise"):
+    with pytest.raises(sd.InputError, match="named twice"):
         sd.change(quarters[0], quarters[0])
     other = sd.release({"sex": [*"fm"] * 9}, sd.table("sex"), levels={"sex": "fm"}, mu=1)
     with pytest.raises(sd.Refused, match="no row in common"):
@@ -170,14 +170,31 @@ def test_commands_of_a_series(tmp_path, monkeypatch, capsys):
         asked += f" --period 2026Q{quarter} --ledger h.json --out r{quarter} --quiet"
         assert run(asked.split()) == 0
     assert run(["series", "h.json", "r2", "--write", "next.toml"]) == 0
-    assert run(["change", "r1", "r2", "--out", "c.csv", "--picture", "c.svg", "--format", "json"]) == 0
+    assert (
+        run(["change", "r1", "r2", "--out", "c.csv", "--picture", "c.svg", "--format", "json"]) == 0
+    )
     said = capsys.readouterr().out
     assert "one person in up to 4 consecutive quarters" in said
     assert "2026Q3 may spend rho = 0.25" in said
     assert sd.Plan.from_toml((tmp_path / "next.toml").read_text()).period == "2026Q3"
     assert (tmp_path / "c.csv").read_text().startswith("statistic,row,from,to,before")
     assert (
-        run(["release", "q2.csv", "--table", "ward", "--exact", "ward", "--rho", "0.1", "--ledger", "h.json", "--out", "x"])
+        run(
+            [
+                "release",
+                "q2.csv",
+                "--table",
+                "ward",
+                "--exact",
+                "ward",
+                "--rho",
+                "0.1",
+                "--ledger",
+                "h.json",
+                "--out",
+                "x",
+            ]
+        )
         == 2
     )
     assert "name the period" in capsys.readouterr().err

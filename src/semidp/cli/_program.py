@@ -132,8 +132,8 @@ def semidp(
 
 JOBS = {
     "Plan": (analyze, explore, compare),
-    "Publish": (release, resume, discard, demo, ledger, combine, synthesize),
-    "Ask a release": (intervals, association, model),
+    "Publish": (release, resume, discard, demo, ledger, series, combine, synthesize),
+    "Ask a release": (intervals, association, model, change),
     "Check a promise": (show, check, audit, guarantee, disclosure),
     "Studies": (census, reproduce),
 }

@@ -43,6 +43,8 @@ def change(
     """
     if picture is not None and picture.suffix not in (".png", ".svg"):
         raise InputError("--picture writes a .png or a .svg file")
+    if len({folder.resolve() for folder in releases}) < len(releases):
+        raise InputError("a release is named twice: name one of each period")
     loaded = [load_consistent(Release, folder) for folder in releases]
     called = None if names is None else names.split(",")
     if called is not None and len(called) != len(loaded):

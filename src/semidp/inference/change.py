@@ -318,9 +318,8 @@ def compare_releases(
     check_level(level, "the level of an interval")
     if len(releases) < 2:
         raise InputError("a change is between two releases or more")
-    digests = [release.measured_digest for release in releases]
-    if len({*digests}) < len(digests):
-        raise InputError("two of these releases have the same noise: they are one release")
+    if len({id(release) for release in releases}) < len(releases):
+        raise InputError("a release is named twice: name one of each period")
     called = names or [_name_release(release, place) for place, release in enumerate(releases)]
     if len({*called}) < len(releases):
         raise InputError("two of these releases are of the same period: name them apart")
