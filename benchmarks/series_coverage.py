@@ -12,7 +12,7 @@ import numpy as np
 
 import semidp as sd
 from semidp.inference.change import compare_releases
-from semidp.inference.design_weights import Strata, weighted_estimates
+from semidp.inference.design_weights import PopulationStrata, weighted_estimates
 from semidp.promise.noise.randomness import SeededRandomness
 
 DRAWS = 300
@@ -93,7 +93,7 @@ def coverage_of_weights(mu: float, draws: int = DRAWS) -> dict[str, tuple[float,
     shares = {"a": 0.3, "b": 0.1, "c": 0.5}
     people = {name: source.random(size) < shares[name] for name, size in sizes.items()}
     truth = float(sum(part.sum() for part in people.values()))
-    strata = Strata(("ward",), {(name,): float(size) for name, size in sizes.items()})
+    strata = PopulationStrata(("ward",), {(name,): float(size) for name, size in sizes.items()})
     held: dict[str, list[bool]] = {"with the design": [], "noise alone": []}
     for seed in range(draws):
         chosen = {name: source.permutation(part)[: sampled[name]] for name, part in people.items()}

@@ -66,9 +66,9 @@ def test_import_touches_nothing_heavy() -> None:
 SUBPACKAGES = {
     "promise": (
         """
-        ContinuousGaussianMechanism DiscreteGaussian DiscreteLaplace ExplicitSpace
+        Attendance ContinuousGaussianMechanism DiscreteGaussian DiscreteLaplace ExplicitSpace
         KNormMechanism Mechanism QuerySpace Randomness Recursive ResidualMechanism
-        RoundedGaussian SeededRandomness Tradeoff approximate
+        RoundedGaussian SeededRandomness Series Tradeoff approximate
         canonical_noise compose from_profile gaussian generator knorm_noise laplace
         outcome_adjacency moment_space piecewise sum_space tradeoff_from_json zcdp zcdp_epsilon_paper
     """
@@ -83,10 +83,10 @@ SUBPACKAGES = {
     ),
     "inference": (
         """
-        CellSums CensusTask Measurements Observed Places Share area_intervals
+        CellSums CensusTask Changes Measurements Observed Places Share area_intervals
         combine_estimates common_odds_ratio estimate estimate_areas every_pair
         linear_interval model mover_difference posterior random_tables ratio_interval
-        read_area_rows read_areas simulated_bound sum_intervals sum_rows write_estimates
+        read_area_rows read_areas read_strata simulated_bound sum_intervals sum_rows weighted_estimates write_estimates
     """
     ),
     "assess": (

@@ -101,6 +101,7 @@ LONG = pytest.mark.long  # two to twelve seconds of processor time each
             marks=LONG,
         ),
         pytest.param("scale.md", {"large", "nation"}, marks=LONG),
+        pytest.param("series.md", {"changes.csv", "changes.svg", "next.toml"}, marks=LONG),
         pytest.param("combine.md", {"march", "june", "both"}, marks=LONG),
         pytest.param(
             "products.md",

@@ -9,7 +9,7 @@ from benchmarks.series_coverage import coverage_of_changes, coverage_of_weights,
 import semidp as sd
 from semidp.cli import run
 from semidp.inference.change import compare_releases
-from semidp.inference.design_weights import Strata, read_strata, weighted_estimates
+from semidp.inference.design_weights import PopulationStrata, read_strata, weighted_estimates
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.publish import TableRequest
 from tests.redrawn import redrawn
@@ -150,7 +150,7 @@ def test_strata_that_do_not_fit_are_refused(tmp_path, quarters, text, sentence):
 def test_one_record_shows_no_spread():
     data = {"ward": [*"aab"], "ill": [*"yny"]}
     made = sd.release(data, sd.table("ward", "ill"), exact=["ward"], levels={"ill": "yn"}, mu=1)
-    strata = Strata(("ward",), {("a",): 20.0, ("b",): 10.0})
+    strata = PopulationStrata(("ward",), {("a",): 20.0, ("b",): 10.0})
     with pytest.raises(sd.Refused, match="one record"):
         weighted_estimates(made, strata, design=True)
     assert weighted_estimates(made, strata)

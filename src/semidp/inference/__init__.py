@@ -8,7 +8,9 @@ that they return are named here. The chains of a posterior, and when they have m
 from semidp.inference.answers import linear_interval, mover_difference, ratio_interval
 from semidp.inference.area_estimates import CensusTask, estimate_areas, write_estimates
 from semidp.inference.area_sums import area_intervals, read_area_rows, sum_intervals, sum_rows
+from semidp.inference.change import Changes
 from semidp.inference.common_odds import common_odds_ratio
+from semidp.inference.design_weights import read_strata, weighted_estimates
 from semidp.inference.estimation.estimates import Share, estimate
 from semidp.inference.estimation.measurements import CellSums, Measurements, Observed, Places
 from semidp.inference.independence import random_tables
@@ -22,6 +24,7 @@ from semidp.inference.records.synthetic import combine_estimates
 __all__ = [
     "CellSums",
     "CensusTask",
+    "Changes",
     "Measurements",
     "Observed",
     "Places",
@@ -40,8 +43,10 @@ __all__ = [
     "ratio_interval",
     "read_area_rows",
     "read_areas",
+    "read_strata",
     "simulated_bound",
     "sum_intervals",
     "sum_rows",
+    "weighted_estimates",
     "write_estimates",
 ]

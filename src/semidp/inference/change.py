@@ -325,6 +325,7 @@ def compare_releases(
         raise InputError("two of these releases are of the same period: name them apart")
     readings = tuple(_read_release(release) for release in releases)
     shared = [name for name in readings[0] if all(name in one for one in readings)]
+    shared.sort(key=lambda name: readings[0][name].is_exact)
     if not shared:
         listed = "; ".join(", ".join(one) for one in readings)
         raise Refused(f"these releases have no statistic in common: {listed}")

@@ -45,7 +45,7 @@ _VARYING = (
 
 
 @dataclass(frozen=True)
-class Strata:
+class PopulationStrata:
     """Public strata, and how many people of the population each has.
 
     Parameters
@@ -63,7 +63,7 @@ class Strata:
     is_weight: bool = False
 
 
-def read_strata(path: Path | str) -> Strata:
+def read_strata(path: Path | str) -> PopulationStrata:
     """Read a CSV file with a column for each feature of a stratum, and one that is called
     ``population`` (or ``weight``).
     """
@@ -92,7 +92,7 @@ def read_strata(path: Path | str) -> Strata:
         if not 0 < size < math.inf:
             raise InputError(f"the {given[0]} of {' · '.join(stratum)} must be above 0")
         sizes[stratum] = size
-    return Strata(names, sizes, given[0] == "weight")
+    return PopulationStrata(names, sizes, given[0] == "weight")
 
 
 @dataclass(frozen=True)
@@ -166,7 +166,7 @@ class _Design:
 
 
 def weighted_estimates(
-    release: "ReleaseValue", strata: Strata, *, level: float = 0.95, design: bool = False
+    release: "ReleaseValue", strata: PopulationStrata, *, level: float = 0.95, design: bool = False
 ) -> list[WeightedEstimate]:
     """Return weighted totals, shares and means of everything that a release has by strata.
 
@@ -207,7 +207,7 @@ def weighted_estimates(
     return found
 
 
-def _match_design(dataspace: Any, strata: Strata) -> _Design:
+def _match_design(dataspace: Any, strata: PopulationStrata) -> _Design:
     """The sizes of strata in the data and in the population; refuse what does not fit."""
     margin = Margin(*strata.names)
     if not isinstance(dataspace, Dataspace) or not dataspace.publishes(margin):
@@ -246,7 +246,7 @@ def _match_design(dataspace: Any, strata: Strata) -> _Design:
 def _weigh_table(
     release: "ReleaseValue",
     table: PublishedTable,
-    strata: Strata,
+    strata: PopulationStrata,
     plan: _Design,
     level: float,
     design: bool,
@@ -284,7 +284,7 @@ def _weigh_table(
 
 
 def _weigh_groups(
-    result: PublishedStatistic, strata: Strata, plan: _Design, level: float, design: bool
+    result: PublishedStatistic, strata: PopulationStrata, plan: _Design, level: float, design: bool
 ) -> list[WeightedEstimate]:
     """Weighted total and mean of an outcome that was published by strata."""
     request = result.request

@@ -6,6 +6,8 @@ lie apart, `tradeoff` and `guarantee` what is claimed of them. `noise` and `mech
 """
 
 from semidp.promise.accounting.conversions import zcdp_epsilon_paper
+from semidp.promise.accounting.periods import Attendance
+from semidp.promise.accounting.series import Series
 from semidp.promise.mechanisms.gaussian import ContinuousGaussianMechanism
 from semidp.promise.mechanisms.knorm.polar import knorm_noise
 from semidp.promise.mechanisms.mechanism import Mechanism
@@ -23,6 +25,7 @@ from semidp.promise.tradeoff.function import Tradeoff
 from semidp.promise.tradeoff.polygons import from_profile, piecewise
 
 __all__ = [
+    "Attendance",
     "ContinuousGaussianMechanism",
     "DiscreteGaussian",
     "DiscreteLaplace",
@@ -35,6 +38,7 @@ __all__ = [
     "ResidualMechanism",
     "RoundedGaussian",
     "SeededRandomness",
+    "Series",
     "Tradeoff",
     "approximate",
     "canonical_noise",
