@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 import semidp as sd
-from semidp.inference.change import compare_releases
 from semidp.inference.design_weights import PopulationStrata, weighted_estimates
+from semidp.inference.period_changes import compare_releases
 from semidp.promise.noise.randomness import SeededRandomness
 
 DRAWS = 300

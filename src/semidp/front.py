@@ -22,8 +22,8 @@ from semidp.assess.disclosure.table_files import (
     read_records,
 )
 from semidp.errors import InputError
-from semidp.inference.change import Changes, compare_releases
 from semidp.inference.combined.releases_together import combine_releases
+from semidp.inference.period_changes import Changes, compare_releases
 from semidp.present.release import Release
 from semidp.promise.accounting.ledger import Ledger
 from semidp.promise.exact import Number, nonnegative

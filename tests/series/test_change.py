@@ -8,8 +8,8 @@ from benchmarks.series_coverage import coverage_of_changes, coverage_of_weights,
 
 import semidp as sd
 from semidp.cli import run
-from semidp.inference.change import compare_releases
 from semidp.inference.design_weights import PopulationStrata, read_strata, weighted_estimates
+from semidp.inference.period_changes import compare_releases
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.publish import TableRequest
 from tests.redrawn import redrawn

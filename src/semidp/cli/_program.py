@@ -42,13 +42,13 @@ from semidp.cli.analyze import analyze, compare
 from semidp.cli.assess import cell_keys, opendp, swap
 from semidp.cli.audit import audit
 from semidp.cli.census import ESTIMATE_EXAMPLES, census, estimate, reproduce
-from semidp.cli.change import change, series
 from semidp.cli.demo import demo
 from semidp.cli.disclosure import disclosure
 from semidp.cli.explore import explore
 from semidp.cli.guarantee import guarantee
 from semidp.cli.intervals import intervals, model
 from semidp.cli.ledger import ledger
+from semidp.cli.over_time import change, series
 from semidp.cli.release import check, combine, release, show
 from semidp.cli.resume import discard, resume
 from semidp.cli.synthesize import synthesize
@@ -232,15 +232,19 @@ COMMANDS: dict[Callable[..., None], tuple[str, tuple[str, ...]]] = {
     ),
     ledger: (
         "one budget for all releases of the same data",
-        ("semidp ledger privacy.json --rho 1", "semidp ledger privacy.json"),
+        (
+            "semidp ledger privacy.json --rho 1",
+            "semidp ledger privacy.json",
+            "semidp ledger quarters.json --rho 1 --series quarter --each-person 8 --consecutive",
+        ),
     ),
     series: (
         "what each period of a series may spend",
-        ("semidp series quarters.json", "semidp series quarters.json q2"),
+        ("semidp series quarters.json",),
     ),
     change: (
         "what changed between releases of several periods",
-        ("semidp change q1 q2",),
+        ("semidp change release june",),
     ),
     combine: (
         "one estimate from several releases",

@@ -8,7 +8,6 @@ that they return are named here. The chains of a posterior, and when they have m
 from semidp.inference.answers import linear_interval, mover_difference, ratio_interval
 from semidp.inference.area_estimates import CensusTask, estimate_areas, write_estimates
 from semidp.inference.area_sums import area_intervals, read_area_rows, sum_intervals, sum_rows
-from semidp.inference.change import Changes
 from semidp.inference.common_odds import common_odds_ratio
 from semidp.inference.design_weights import read_strata, weighted_estimates
 from semidp.inference.estimation.estimates import Share, estimate
@@ -19,6 +18,7 @@ from semidp.inference.markov import posterior
 from semidp.inference.models import model
 from semidp.inference.noisy_files import read_areas
 from semidp.inference.paired_tests import every_pair
+from semidp.inference.period_changes import Changes
 from semidp.inference.records.synthetic import combine_estimates
 
 __all__ = [

@@ -23,9 +23,9 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from semidp.errors import InputError, Refused
-from semidp.inference.change import read_group_rows
 from semidp.inference.linear_estimates import SumErrors
 from semidp.inference.measured import measured_table
+from semidp.inference.period_changes import read_group_rows
 from semidp.promise.exact import check_level, exact
 from semidp.promise.noise.sums import half_widths
 from semidp.promise.spaces.dataspace import Dataspace, Margin
@@ -139,7 +139,7 @@ class WeightedEstimate:
 
 
 @dataclass(frozen=True, eq=False)
-class _Design:
+class _StratifiedSample:
     """Strata in the order of an exact margin: people in the data and in the population."""
 
     strata: list[Stratum]
@@ -207,7 +207,7 @@ def weighted_estimates(
     return found
 
 
-def _match_design(dataspace: Any, strata: PopulationStrata) -> _Design:
+def _match_design(dataspace: Any, strata: PopulationStrata) -> _StratifiedSample:
     """The sizes of strata in the data and in the population; refuse what does not fit."""
     margin = Margin(*strata.names)
     if not isinstance(dataspace, Dataspace) or not dataspace.publishes(margin):
@@ -240,14 +240,14 @@ def _match_design(dataspace: Any, strata: PopulationStrata) -> _Design:
     unknown = [stratum for stratum in strata.sizes if stratum not in seen]
     if unknown:
         raise InputError(f"the release has no stratum {' · '.join(unknown[0])}")
-    return _Design(kept, np.array(sampled), np.array(population))
+    return _StratifiedSample(kept, np.array(sampled), np.array(population))
 
 
 def _weigh_table(
     release: "ReleaseValue",
     table: PublishedTable,
     strata: PopulationStrata,
-    plan: _Design,
+    plan: _StratifiedSample,
     level: float,
     design: bool,
 ) -> list[WeightedEstimate]:
@@ -284,7 +284,11 @@ def _weigh_table(
 
 
 def _weigh_groups(
-    result: PublishedStatistic, strata: PopulationStrata, plan: _Design, level: float, design: bool
+    result: PublishedStatistic,
+    strata: PopulationStrata,
+    plan: _StratifiedSample,
+    level: float,
+    design: bool,
 ) -> list[WeightedEstimate]:
     """Weighted total and mean of an outcome that was published by strata."""
     request = result.request
@@ -317,7 +321,7 @@ def _weigh_groups(
 
 
 def _outcome_spread(
-    result: PublishedStatistic, place: int, rows: Sequence[int], plan: _Design
+    result: PublishedStatistic, place: int, rows: Sequence[int], plan: _StratifiedSample
 ) -> Floats:
     """Variance of an outcome within each stratum: of a proportion, or as it was measured."""
     found: GroupSums = result.analysis
@@ -349,7 +353,7 @@ def _state(
     value: float,
     errors: SumErrors,
     spread: Floats | None,
-    plan: _Design,
+    plan: _StratifiedSample,
     level: float,
 ) -> WeightedEstimate:
     """One estimate with its interval: by the law of the noise, or normal with the design."""

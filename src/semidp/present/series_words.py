@@ -62,7 +62,7 @@ def warn_of_constants(account: SeriesAccount) -> str:
     return (
         f"If one of the columns with exact totals ({named}) never changes for a person, such as sex"
         " or year of birth, somebody else's records may have to differ in every period, and this"
-        " bound does not cover that: declare it with --constant, and all periods are charged"
+        " bound does not cover that: declare it as constant, and all periods are charged"
     )
 
 

@@ -7,7 +7,7 @@ import semidp.cli._options as o
 from semidp.cli._command import argument, command, option
 from semidp.cli._output import grid, harmless, print_json, print_rows
 from semidp.errors import InputError
-from semidp.inference.change import ChangedRow, Changes, ChangeTest, compare_releases
+from semidp.inference.period_changes import ChangedRow, Changes, ChangeTest, compare_releases
 from semidp.present.release import Release
 from semidp.present.series_words import SeriesPlan, describe_series, plan_next, plan_series
 from semidp.promise.accounting.ledger import Ledger
