@@ -69,7 +69,6 @@ SHOWN = [
     "mu",
     "target-error",
     "ledger",
-    "period",
     "plan",
     "set",
     "partition",

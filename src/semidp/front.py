@@ -365,7 +365,6 @@ def release(
     quarters: Mapping[str, Sequence[str]] | None = None,
     top_code: Mapping[str, int] | None = None,
     ledger: Ledger | Path | str | None = None,
-    period: str | None = None,
     label: str | None = None,
     out: Path | str | None = None,
     write: str | None = None,
@@ -477,8 +476,6 @@ def release(
         ``{"size": 5}``.
     ledger
         Charge this ledger before any noise is drawn. A `Ledger`, or the path of one.
-    period
-        The period of the data, such as 2026Q3 or 2026-07; the ledger of a series charges it.
     label
         What the ledger calls this charge.
     out
