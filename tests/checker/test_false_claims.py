@@ -166,6 +166,49 @@ def test_an_ideal_claim_is_never_confirmed(tmp_path: Path) -> None:
     assert check.check_release(write(tmp_path / "r", release), 1)[0] == "not covered"
 
 
+def test_a_table_that_too_few_records_can_change_is_not_covered(tmp_path: Path) -> None:
+    """No two datasets with these totals differ in one record: any claim would be true of them."""
+    release = document(
+        THREE, THREE_EACH, ("mu", "1/100"), "1", a=1, adjacency=1, table="row,column"
+    )
+    assert check.check_release(write(tmp_path / "r", release), 1)[0] == "not covered"
+
+
+def test_what_is_reported_holds_at_the_delta_that_is_reported(tmp_path: Path) -> None:
+    release = document([SEX], [], ("mu", "2"), "1", a=1, table="sex", n=10) | {"epsilon": 10.0}
+    verdicts = []
+    for delta in (1e-9, 1e-30):
+        folder = write(tmp_path / "r", release | {"report_delta": delta})
+        verdicts.append(check.check_release(folder, 0.1)[0])
+    assert verdicts == ["confirmed", "weaker than stated"]
+
+
+def test_a_guarantee_is_read_by_its_kind(tmp_path: Path) -> None:
+    """Neither a weaker number of another kind nor an empty guarantee takes its place."""
+    release = document([SEX], [], ("mu", "2"), "1", a=1, table="sex", n=10)
+    both = {"kind": "zcdp", "rho": "1/100", "mu_squared": "2"}
+    folder = write(tmp_path / "r", release | {"guarantee": both})
+    assert check.check_release(folder, 0.1)[0] == "false"
+    curve = {"kind": "piecewise", "alphas": [], "values": [], "mu_squared": "2"}
+    assert check.main([str(write(tmp_path / "r", release | {"guarantee": curve}))]) == 3
+    assert check.main([str(write(tmp_path / "r", release | {"guarantee": {}}))]) == 2
+
+
+def test_a_mean_without_bounds_is_unreadable(tmp_path: Path) -> None:
+    """A proportion has none; the noise of a mean is in steps between them."""
+    mean = {key: MEAN_AGE[key] for key in ("column", "by")}
+    exact = {"adjacency": "exchange", "mean": mean}
+    release = document([SEX, AGES], [SEX_40, BAND_40], ("mu", "1"), "162", **exact)
+    with pytest.raises(check.Unreadable):
+        check.check_release(write(tmp_path / "r", release), 0.1)
+
+
+def test_results_in_another_shape_are_not_covered(tmp_path: Path) -> None:
+    release = document([SEX], [], ("mu", "2"), "1", a=1, table="sex", n=10)
+    release["more"] = {"one": {"noise": {"law": "none"}}}
+    assert check.check_release(write(tmp_path / "r", release), 0.1)[0] == "not covered"
+
+
 @pytest.mark.parametrize("key", ["unheard_of", "other_results"])
 def test_what_has_no_rule_is_not_covered(key: str, tmp_path: Path) -> None:
     release = document([SEX], [], ("mu", "2"), "1", a=1, table="sex", n=10)

@@ -13,7 +13,7 @@ from tests.twins import plans
 from tests.twins.homes import Homes
 from tests.twins.people import World
 from tests.twins.plans import FLAT, build_case, draw_records
-from tests.twins.town_plans import AGES, build_town_case, draw_town
+from tests.twins.town_plans import AGES, TownCase, build_town_case, draw_town
 from tests.twins.twin_runs import Seen, Violation, draw, run_twins
 
 PLACES = (("state", "county"), (("A", "a1"), ("A", "a2"), ("B", "b1"), ("B", "b2")))
@@ -125,6 +125,29 @@ def test_costs_of_linked_members_of_issue_43_are_caught(item, monkeypatch):
     right = exchange_moves.list_exchanges
     monkeypatch.setattr(costs, "list_exchanges", WRONG[item](right))
     monkeypatch.setattr(LinkedNoise, "refuse_false_claim", lambda _: None)  # see test_guard
+    with pytest.raises(Violation, match="times as far as stated"):
+        run_many(case)
+
+
+def test_units_of_issue_43_are_caught(monkeypatch):
+    """Item 3: the number of units that change in anything was stated of their own features too."""
+    leaves = ((("o",), ("r",)),)
+    names, own = (("sex",),), (FLAT["sex"],)
+    homes = Homes((("tenure",),), leaves, names, own, (), (), 1, 3, "unit")
+    town = draw_town(random.Random(1), homes, 9)
+    tables = [("sex",), ("units:tenure",)]
+    options = {"mu": 1, "share": {"tables": 1, "units:tables": 1000}}
+    case = build_town_case(homes, town, "ball", tables, options, "linked unit")
+    assert run_many(case, 1).total == 1
+    right = TownCase.run
+
+    def run(case, town, seed, apart=0):
+        outcome = right(case, town, seed, apart)
+        units = outcome.document["a"]["units"]
+        units["own"] = units["derived"]
+        return outcome
+
+    monkeypatch.setattr(TownCase, "run", run)
     with pytest.raises(Violation, match="times as far as stated"):
         run_many(case)
 

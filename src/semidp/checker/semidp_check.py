@@ -2132,7 +2132,8 @@ class Checker:
         whole.settle(proved, list(rules), worst_verdict(findings))
         # outcomes of one column, measured in two ways, are features of their own here
         outcomes = {query.outcome for query, _ in self.measured if query.outcome}
-        if len(findings) > 1 and len(outcomes) < 2 and whole.verdict != FALSE:
+        is_open = whole.verdict == WEAKER or len(findings) > 1
+        if is_open and len(outcomes) < 2 and whole.verdict != FALSE:
             self._refute(whole, self.measured)
         return whole
 
