@@ -17,6 +17,9 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 EXAMPLES = [example for _, examples in COMMANDS.values() for example in examples]
 
 
+ELSEWHERE = ("semidp explore", "semidp resume", "semidp discard", "semidp disclosure table.csv")
+
+
 def _block(language: str) -> str:
     found = re.search(rf"^```{language}\n(.*?)^```$", README, flags=re.MULTILINE | re.DOTALL)
     assert found, f"README has no block of {language}"
@@ -98,7 +101,7 @@ def test_the_examples_of_help_run_one_after_another(
     assert (
         run(
             shlex.split(
-                "release people.csv --table sex,region --invariant sex --levels region=n,s --rho 1"
+                "release people.csv --table sex,region --exact sex --levels region=n,s,w --rho 1"
                 " --out june"
             )
         )
@@ -107,6 +110,7 @@ def test_the_examples_of_help_run_one_after_another(
     # others read a release
     by_need = sorted(EXAMPLES, key=lambda example: not example.startswith("semidp release"))
     for example in by_need:
-        if example.startswith("semidp explore"):
-            continue  # it serves until an interrupt: tests/explore
+        # It serves until an interrupt; there is nothing unfinished; tests/disclosure has tables.
+        if example.startswith(ELSEWHERE):
+            continue
         assert run(shlex.split(example)[1:]) == 0, example
