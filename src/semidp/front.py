@@ -417,7 +417,7 @@ def release(
     period
         The period that the data are about, such as 2026Q3.
     report_delta
-        The delta at which the guarantee is restated as epsilon (default 1e-9).
+        The delta at which the guarantee is restated as epsilon.
     claim
         exact: use only noise whose guarantee is proved for the integers actually sampled.
     levels

@@ -132,7 +132,7 @@ class PanelCommand(TyperCommand):
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write the arguments, and a section for each panel."""
-        panels: dict[str, list[tuple[str, str]]] = {"Arguments": []}
+        panels: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": []}
         # The order of the questions, whatever the order of the options.
         panels |= {str(panel): [] for panel in Panel}
         for parameter in self.get_params(ctx):
@@ -142,6 +142,9 @@ class PanelCommand(TyperCommand):
             usual = "Arguments" if parameter.param_type_name == "argument" else "Options"
             panel = getattr(parameter, "rich_help_panel", None) or usual
             panels.setdefault(panel, []).append(record)
+        # What a command has of its own comes first; --help alone comes last.
+        if len(panels["Options"]) == 1:
+            panels["Options"] = panels.pop("Options")
         for name, records in panels.items():
             if records:
                 with formatter.section(name):

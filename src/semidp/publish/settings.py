@@ -299,7 +299,7 @@ SPENDING = (
     ),
     Setting(
         "report_delta",
-        "The delta at which the guarantee is restated as epsilon (default 1e-9).",
+        "The delta at which the guarantee is restated as epsilon.",
         Shape.number,
         "NUMBER",
     ),
@@ -329,7 +329,7 @@ RUNNING = (
     ),
     Setting(
         "set",
-        "Set any key of a plan file, such as title=Health. docs/plan.md lists them.",
+        "Set any key of a plan file, such as encoding=latin-1. docs/plan.md lists them.",
         Shape.columns,
         "KEY=VALUE",
         Panel.publish,
