@@ -528,11 +528,11 @@ def _association(
     margins = (asked.row_totals, asked.column_totals)
     noise = noise_covariances(asked, test)
 
-    def law_of(weights: Floats) -> Callable[[int, Randomness], Floats]:
+    def find_law(weights: Floats) -> Callable[[int, Randomness], Floats]:
         return asked.weigh_noise(weights).draw
 
     statistic, degrees, z, p_value = score_test(
-        test, asked.estimate, margins, noise, law_of, alternative, draws, randomness
+        test, asked.estimate, margins, noise, find_law, alternative, draws, randomness
     )
     method = _method(asked, scores, pooled, degrees)
     ending = (statistic, degrees, z, p_value, draws)
