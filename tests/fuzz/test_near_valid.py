@@ -7,6 +7,7 @@ input may end with exit code 70, without end, or with more memory than `MEMORY` 
 """
 
 import copy
+import functools
 import hashlib
 import json
 import os
@@ -48,7 +49,7 @@ def add_fault(document: Any, draw: random.Random) -> None:
     for key in path[:-1]:
         inner = inner[key]
     value, other = inner[path[-1]], draw.choice(every)
-    kind = draw.randrange(6)
+    kind = draw.choice([0, 1, 2, 3, 4, 4, 4, 4])
     if kind == 0 and isinstance(inner, list):
         inner.insert(path[-1], copy.deepcopy(value))
     elif kind == 1:
@@ -56,26 +57,30 @@ def add_fault(document: Any, draw: random.Random) -> None:
     elif kind == 2:
         inner[path[-1]] = draw.choice(HOSTILE)
     elif kind == 3 and other[: len(path)] != path:
-        source = document
-        for key in other:
-            source = source[key]
-        inner[path[-1]] = copy.deepcopy(source)
+        inner[path[-1]] = copy.deepcopy(_get(document)(other))
     else:
-        inner[path[-1]] = _nearby(value, draw)
+        texts = [each for each in map(_get(document), every) if isinstance(each, str)]
+        inner[path[-1]] = _nearby(value, texts, draw)
 
 
-def _nearby(value: Any, draw: random.Random) -> Any:
+def _get(document: Any) -> Callable[[tuple[Any, ...]], Any]:
+    return lambda path: functools.reduce(lambda inner, key: inner[key], path, document)
+
+
+def _nearby(value: Any, texts: list[str], draw: random.Random) -> Any:
     if isinstance(value, bool):
         return not value
     if isinstance(value, (int, float)):
         return draw.choice([value + 1, value - 1, -value, value * 10, value / 3, 0])
+    if isinstance(value, str) and re.fullmatch(r"[\d./e-]+", value):
+        return draw.choice(["1", "1/3", "2", "0.001", "1e-9", f"{value}0", f"-{value}", "0"])
     if isinstance(value, str):
-        return draw.choice([value + "x", value[:-1], value.upper(), f"{value}/2", f"-{value}"])
+        return draw.choice([*texts, value + "x"])
     return draw.choice([[value], {"value": value}, None])
 
 
 def try_all(kind: str, attempt: Callable[[random.Random], bool]) -> None:
-    """Try every input of a kind; more than a third must get past the first check."""
+    """Try every input of a kind; a fifth and more must get past the first check."""
     passed: Counter[bool] = Counter()
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     for draw in seeds(kind):
@@ -83,7 +88,7 @@ def try_all(kind: str, attempt: Callable[[random.Random], bool]) -> None:
     grown = 1024 * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
     assert grown < MEMORY
     print(json.dumps({"kind": kind, "inputs": passed.total(), "past the first": passed[True]}))
-    assert passed[True] > passed.total() / 3
+    assert passed[True] > passed.total() / 5
 
 
 def test_plans_with_a_fault_or_two(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
