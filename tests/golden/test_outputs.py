@@ -32,7 +32,7 @@ def test_every_scenario_is_stored_and_nothing_else():
     names = {path.stem for path in FOLDER.iterdir()}
     assert names == {*SCENARIOS}
     assert len(SCENARIOS) >= 60
-    assert len(QUICK) == 12
+    assert len(QUICK) == 13
 
 
 def test_other_noise_is_seen(monkeypatch):
