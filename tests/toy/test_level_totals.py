@@ -437,6 +437,20 @@ def test_the_folder_needs_the_shared_rooms_alone() -> None:
     assert imports > 15
 
 
+def test_the_folder_is_small() -> None:
+    """At most 150 lines that are neither blank nor comment nor docstring."""
+    code = 0
+    for path in (Path(__file__).parent / "level_totals").glob("*.py"):
+        text = path.read_text()
+        prose: set[int] = set()
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+                prose |= {*range(node.lineno, (node.end_lineno or node.lineno) + 1)}
+        for number, line in enumerate(text.splitlines(), 1):
+            code += bool(line.strip()) and number not in prose and not line.strip().startswith("#")
+    assert 100 < code <= 150
+
+
 def test_nothing_outside_the_folder_knows_it() -> None:
     package = Path(semidp.__file__).parent
     modules = list(package.rglob("*.py"))

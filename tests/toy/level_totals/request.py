@@ -54,11 +54,6 @@ class LevelTotalRequest(OwnBudget):
         """The feature whose levels are summed."""
         return (self.feature,)
 
-    @property
-    def files(self) -> tuple[str, ...]:
-        """One file."""
-        return (f"{self.name}.csv",)
-
     def space(self, scope: Scope) -> QuerySpace:
         """Return how far the total can move."""
         return LevelTotalSpace(scope.dataspace, scope.adjacency, self.feature)

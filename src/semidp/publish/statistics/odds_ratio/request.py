@@ -131,11 +131,6 @@ class OddsRatioRequest(OwnBudget):
         """Both margins, within the strata."""
         return (Margin(self.rows, *self.strata), Margin(self.columns, *self.strata))
 
-    @property
-    def files(self) -> tuple[str, ...]:
-        """One row: U, the p-value and the interval."""
-        return (f"{self.name}.csv",)
-
     def space(self, scope: Scope) -> QuerySpace:
         """Return the space of x11; refuse features without two levels, and a table that is itself
         exact.

@@ -319,6 +319,11 @@ class OwnBudget(PlanEntry, RequestDefaults):
 
     __slots__ = ()
 
+    @property
+    def files(self) -> tuple[str, ...]:
+        """One file, called after it."""
+        return (f"{cast(Request, self).name}.csv",)
+
     def calibrate(self: Request, space: QuerySpace) -> Mechanism:
         """Return the mechanism that was asked for, or the one with the least expected loss."""
         return select_mechanism(space, require_budget(self), self.mechanism)
