@@ -261,9 +261,12 @@ class Explainer:
         rounded = math.ceil(proven) if side == LOWER else math.floor(proven)
         if rounded != value:
             return []
-        return [self._combination(certificate, view, cell, side, value)]
+        sentence = self._combine_numbers(certificate, view, cell, side, value)
+        cells = sum(map(self.tables.counts.grid.count_margin_cells, program.blocks))
+        empty = ["Cells that must be empty were left out."] if program.size < cells else []
+        return [sentence, *empty]
 
-    def _combination(
+    def _combine_numbers(
         self, certificate: Certificate, view: View, cell: int, side: int, value: int
     ) -> str:
         sense = 1 if side == LOWER else -1
