@@ -2,7 +2,9 @@
 
 import itertools
 import json
+from concurrent.futures import ProcessPoolExecutor
 from fractions import Fraction
+from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from semidp import Budget, BudgetExceeded, Dataspace, InputError, Ledger, Refused
+from semidp.promise.accounting.ledger import Session
 from semidp.promise.accounting.periods import Attendance, Periods, format_period, read_period
 from semidp.promise.accounting.series import Series, SeriesAccount
 from semidp.promise.guarantee import Guarantee
@@ -220,3 +223,32 @@ def test_two_objects_charge_one_file_and_a_forged_series_is_refused(tmp_path: Pa
     path.write_text(json.dumps(document))
     with pytest.raises(InputError, match="was changed"):
         Ledger(path).account()
+
+
+def charge_quarter(path: str) -> bool:
+    try:
+        Ledger(path).charge(promise(Fraction(1, 5)), "a table", period="2026Q1")
+    except BudgetExceeded:
+        return False
+    return True
+
+
+def test_two_processes_at_once_never_overspend_a_period(tmp_path: Path):
+    path = tmp_path / "ledger.json"
+    Ledger.create(path, Budget.zcdp(1), series=Series("quarter", Attendance(2)))
+    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
+        made = list(pool.map(charge_quarter, [str(path)] * 12))
+    assert sum(made) == 5
+    assert Ledger(path).series_account().find_worst()[0] == 1
+
+
+def test_a_run_that_was_killed_after_its_charge_is_charged_once(tmp_path: Path):
+    path = tmp_path / "ledger.json"
+    book = Ledger.create(path, Budget.zcdp(1), series=Series("quarter", Attendance(2)))
+    first = Session()
+    book.charge(promise(Fraction(1, 2)), "a table", session=first, period="2026Q1")
+    later = Session(run=first.run, earlier=(first.name,))
+    entry = Ledger(path).charge(promise(Fraction(1, 2)), "a table", session=later, period="2026Q1")
+    assert entry["number"] == 1
+    Ledger(path).finish(later, "digest")
+    assert len(Ledger(path).account().charges) == 1
