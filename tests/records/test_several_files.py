@@ -123,7 +123,8 @@ def test_the_command_writes_numbered_files(
     assert about["files"] == 3
     assert "combine_estimates" in " ".join(about["statement"])
     assert command([*words, "--quiet"]) == 2  # they are there
-    assert command([*words[:-4], "--files", "0", "--quiet"]) == 2
+    for number in ("0", "100000000"):
+        assert command([*words[:-4], "--files", number, "--quiet"]) == 2
 
 
 def test_the_rules_of_combination() -> None:
