@@ -387,7 +387,12 @@ def changed(folder: Path, to: Path, mutation: Callable[[dict[str, Any]], None]) 
     """Copy a release with one change; False where the change does not apply."""
     document = json.loads((folder / "release.json").read_text(encoding="utf-8"))
     before = copy.deepcopy(document)
-    mutation(document)
+    try:
+        mutation(document)
+    except KeyError as missing:  # a combination has no plan
+        if missing.args != ("plan",):
+            raise
+        return False
     if document == before:
         return False
     shutil.rmtree(to, ignore_errors=True)

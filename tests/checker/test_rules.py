@@ -156,7 +156,12 @@ def compare(seed: int, counts: Counter[str]) -> None:
     counts["sums"] += space.queries[0][0] == "sums"
     # the rules
     costs = check.Costs(public, promise, promise.a)
-    proved = costs.bound(weighted)
+    try:
+        proved = costs.bound(weighted)
+    except check.NotCovered:  # a table that no total fixes, and that so few records cannot change
+        assert not worst, seed
+        counts["not covered"] += 1
+        return
     assert proved >= worst, (seed, proved, worst)
     counts[f"rules, {kind}"] += 1
     counts[f"rules, {kind}, attained"] += proved == worst
