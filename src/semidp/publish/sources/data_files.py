@@ -336,14 +336,15 @@ def _open_workbook(path: str, *, values: bool) -> Iterator[Any]:
         raise InputError("a workbook is read with openpyxl: install semidp[excel]") from None
     if not Path(path).is_file():
         raise InputError(f"there is no file {path}")
-    try:
-        book = load_workbook(path, read_only=True, data_only=values)
-    except Exception:  # whatever a damaged file raises: it may quote what the file holds
-        raise _workbook_error(path) from None
-    try:
+    with contextlib.ExitStack() as opened:
+        try:
+            # Opened here, since the package leaves a damaged file open.
+            file = opened.enter_context(open(path, "rb"))
+            book = load_workbook(file, read_only=True, data_only=values)
+        except Exception:  # whatever a damaged file raises: it may quote what the file holds
+            raise _workbook_error(path) from None
+        opened.callback(book.close)
         yield book
-    finally:
-        book.close()
 
 
 def _workbook_error(path: str) -> InputError:
