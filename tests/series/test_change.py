@@ -198,3 +198,13 @@ def test_commands_of_a_series(tmp_path, monkeypatch, capsys):
         == 2
     )
     assert "name the period" in capsys.readouterr().err
+
+
+def test_releases_of_other_periods_are_not_combined():
+    data = {"ward": [*"aab"] * 20}
+    made = [
+        sd.release(data, sd.table("ward"), levels={"ward": "ab"}, mu=1, period=period)
+        for period in ("2026Q1", "2026Q2")
+    ]
+    with pytest.raises(sd.Refused, match="different periods"):
+        sd.combine(*made)

@@ -181,3 +181,19 @@ def test_totals_of_other_features_are_refused_in_later_periods():
     other = sd.prepare(plan, {"kind": [*"xyz"]}).guarantee
     with pytest.raises(sd.Refused, match="publish sex exactly as well"):
         account.add_charge(other, "", (), Periods("year", (2021,)))
+
+
+def test_a_constant_state_is_published_by_exact_counties():
+    county = sd.Feature.from_paths(["state", "county"], [("A", "a1"), ("A", "a2"), ("B", "b1")])
+    plan = sd.Plan(
+        [TableRequest(["county", "kind"], sd.Budget.gdp(1))],
+        ["county"],
+        [county, sd.Feature("kind", "xyz")],
+    )
+    data = {"county": ["a1", "a2", "b1"], "kind": [*"xyz"]}
+    guarantee = sd.prepare(plan, data).guarantee
+    account = SeriesAccount(sd.Budget.gdp(9), Series("year", Attendance(2), None, ("state",)))
+    for year in (2020, 2021, 2022):
+        account = account.add_charge(guarantee, "", (), Periods("year", (year,)))
+    assert account.attendance.bound is None
+    assert account.find_worst()[0] == 3

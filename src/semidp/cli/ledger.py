@@ -1,5 +1,6 @@
 """``semidp ledger``: open a ledger with its budget, or see what one has spent."""
 
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any
@@ -109,7 +110,7 @@ def _read_length(text: str) -> int:
 
 def _print(book: Ledger, printing: o.Printing, target: Fraction | None) -> None:
     if isinstance(book.account(), SeriesAccount):
-        _print_series(book.series_account(), printing)
+        _print_series(book, printing)
         return
     document = _document(book, target)
     if printing.json:
@@ -133,9 +134,7 @@ def _print(book: Ledger, printing: o.Printing, target: Fraction | None) -> None:
         rows.append(
             ("charged", f"{charge['time']}  {charge['cost']}{before}  {charge['label']}{fixed}")
         )
-    for charge in document["unclaimed"]:
-        label = f"charge {charge['number']} ({charge['label']})"
-        rows.append(("unclaimed", f"{label} became no release: {charge['how']}"))
+    rows += _list_unclaimed(document["unclaimed"])
     if document["spent"]:
         # The paper's other order is never better; it shows what the order is worth.
         first = f"(had composition come first: {document['composition_first']})"
@@ -143,13 +142,24 @@ def _print(book: Ledger, printing: o.Printing, target: Fraction | None) -> None:
     print_rows(rows)
 
 
-def _print_series(account: SeriesAccount, printing: o.Printing) -> None:
-    document = describe_series(account)
+def _list_unclaimed(charges: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
+    """Say which charges became no release, and how to finish them."""
+    lines = []
+    for charge in charges:
+        label = f"charge {charge['number']} ({charge['label']})"
+        lines.append(("unclaimed", f"{label} became no release: {charge['how']}"))
+    return lines
+
+
+def _print_series(book: Ledger, printing: o.Printing) -> None:
+    account = book.series_account()
+    document = {**describe_series(account), "unclaimed": explain_unclaimed(book)}
     if printing.json:
         print_json({**document, "budget": account.budget.numbers()})
         return
     rows = [("budget", document["budget"]), ("protects", document["protects"])]
     rows += [("charged", f"{each['period']}  {each['cost']}") for each in document["spent"]]
+    rows += _list_unclaimed(document["unclaimed"])
     if document["worst"] is not None:
         periods = ", ".join(document["worst"]["periods"])
         where = f" for a person in {periods}" if periods else ""

@@ -89,6 +89,11 @@ def combine_releases(releases: Iterable[_R]) -> _R:
         sources += cast("tuple[_R, ...]", release.sources) or (release,)
     if len(sources) < 2:
         raise InputError("name at least two releases to combine")
+    if len({release.plan.period for release in sources} - {None}) > 1:
+        raise Refused(
+            "these releases are about different periods, and so about other records: compare them"
+            " with change"
+        )
     combination = build_combination(sources)
     has_tables = any(release.tables for release in sources)
     tables = combination.tables() if has_tables else ()

@@ -71,9 +71,9 @@ class Series(Encodable):
     Examples
     --------
     >>> quarterly = Series("quarter", Attendance(8, consecutive=True), (("sex",),))
-    >>> quarterly.attendance_under({Margin("sex")}).bound
+    >>> quarterly.attendance_under({"sex"}).bound
     8
-    >>> replace(quarterly, constant=("sex",)).attendance_under({Margin("sex")}).bound is None
+    >>> replace(quarterly, constant=("sex",)).attendance_under({"sex"}).bound is None
     True
     """
 
@@ -87,10 +87,11 @@ class Series(Encodable):
         if self.unit not in UNITS:
             raise InputError(f"a series is by {', '.join(UNITS[:-1])} or {UNITS[-1]}")
 
-    def attendance_under(self, margins: Iterable[Margin]) -> Attendance:
-        """Return in which periods two histories may differ, given what is exact."""
-        published = {name for margin in margins for name in margin.names}
-        return Attendance() if published & {*self.constant} else self.attendance
+    def attendance_under(self, published: Iterable[str]) -> Attendance:
+        """Return in which periods two histories may differ, given the features with exact
+        totals.
+        """
+        return self.attendance if {*published}.isdisjoint(self.constant) else Attendance()
 
 
 @dataclass(frozen=True)
@@ -192,7 +193,11 @@ class SeriesAccount:
     @property
     def attendance(self) -> Attendance:
         """In which periods two histories that are compared may differ."""
-        return self.series.attendance_under(self.margins or ())
+        published = {name for margin in self.margins or () for name in margin.names}
+        for account in self.accounts.values():
+            if account.dataspace is not None:
+                published |= _name_published_features(account.dataspace)
+        return self.series.attendance_under(published)
 
     @property
     def adjacency(self) -> Adjacency | None:
@@ -462,6 +467,17 @@ def _name_totals(dataspace: Datasets) -> set[Margin]:
         units = (Margin(*(f"units:{name}" for name in m.names)) for m in dataspace.units.margins)
         named.update(units)
     return named
+
+
+def _name_published_features(dataspace: Datasets) -> set[str]:
+    """Features with exact totals; exact counties are exact totals of their states, too."""
+    names = {name for margin in dataspace.margins for name in margin.names}
+    if isinstance(dataspace, Dataspace):
+        for feature in dataspace.schema.features:
+            depths = [depth for depth, name in enumerate(feature.names) if name in names]
+            if depths:
+                names.update(feature.names[: max(depths) + 1])
+    return names
 
 
 def _list_totals(margins: Iterable[Margin]) -> str:
