@@ -50,17 +50,17 @@ def change(
     if called is not None and len(called) != len(loaded):
         raise InputError(f"--names has {len(called)} names for {len(loaded)} releases")
     randomness = None if seed is None else SeededRandomness(seed)
-    found = compare_releases(loaded, called, o.parse_real(level, "--level"), randomness)
+    changes = compare_releases(loaded, called, o.parse_real(level, "--level"), randomness)
     if out is not None:
-        replace_file(out, found.csv())
+        replace_file(out, changes.csv())
     if picture is not None:
-        figure = found.plot(statistic)
+        figure = changes.plot(statistic)
         text: Any = png(figure) if picture.suffix == ".png" else svg(figure)
         replace_file(picture, text)
     if printing.json:
-        print_json(found.to_json())
+        print_json(changes.to_json())
     else:
-        _print_changes(found)
+        _print_changes(changes)
 
 
 def _print_changes(found: Changes) -> None:

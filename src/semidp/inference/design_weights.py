@@ -73,14 +73,14 @@ def read_strata(path: Path | str) -> PopulationStrata:
     except (OSError, UnicodeDecodeError, csv.Error):
         raise InputError(f"{path} could not be read as a CSV file of strata") from None
     header = rows[0] if rows else []
-    given = [name for name in ("population", "weight") if name in header]
-    if len(given) != 1 or len(header) < 2 or len({*header}) < len(header):
+    size_columns = [name for name in ("population", "weight") if name in header]
+    if len(size_columns) != 1 or len(header) < 2 or len({*header}) < len(header):
         raise InputError(
             f"{path} needs a column for each feature of a stratum, and one called population (or"
             " weight)"
         )
-    place = header.index(given[0])
-    names = tuple(name for name in header if name != given[0])
+    place = header.index(size_columns[0])
+    names = tuple(name for name in header if name != size_columns[0])
     sizes: dict[Stratum, float] = {}
     for row in rows[1:]:
         if len(row) != len(header):
@@ -88,11 +88,11 @@ def read_strata(path: Path | str) -> PopulationStrata:
         stratum = tuple(value for number, value in enumerate(row) if number != place)
         if stratum in sizes:
             raise Refused(f"{path} lists {' · '.join(stratum)} twice; {_VARYING}")
-        size = float(exact(row[place], f"the {given[0]} of {' · '.join(stratum)}"))
+        size = float(exact(row[place], f"the {size_columns[0]} of {' · '.join(stratum)}"))
         if not 0 < size < math.inf:
-            raise InputError(f"the {given[0]} of {' · '.join(stratum)} must be above 0")
+            raise InputError(f"the {size_columns[0]} of {' · '.join(stratum)} must be above 0")
         sizes[stratum] = size
-    return PopulationStrata(names, sizes, given[0] == "weight")
+    return PopulationStrata(names, sizes, size_columns[0] == "weight")
 
 
 @dataclass(frozen=True)
@@ -186,25 +186,25 @@ def weighted_estimates(
     plan = _match_design(release.scope.dataspace, strata)
     if design:
         plan.refuse_single()
-    found: list[WeightedEstimate] = []
+    estimates: list[WeightedEstimate] = []
     for table in release.tables:
         if {*strata.names} <= {*table.schema.names}:
-            found += _weigh_table(release, table, strata, plan, level, design)
+            estimates += _weigh_table(release, table, strata, plan, level, design)
     unknown: Refused | None = None
     for result in release.results:
         if isinstance(result, PublishedStatistic) and isinstance(result.analysis, GroupSums):
             try:
-                found += _weigh_groups(result, strata, plan, level, design)
+                estimates += _weigh_groups(result, strata, plan, level, design)
             except Refused as refusal:  # the spread of this outcome; others may be known
                 unknown = refusal
-    if not found and unknown is not None:
+    if not estimates and unknown is not None:
         raise unknown
-    if not found:
+    if not estimates:
         raise Refused(
             f"this release has nothing by {' and '.join(strata.names)}: release a table, a mean or"
             " a proportion with these features"
         )
-    return found
+    return estimates
 
 
 def _match_design(dataspace: Any, strata: PopulationStrata) -> _StratifiedSample:
@@ -254,16 +254,18 @@ def _weigh_table(
     """Weighted totals and shares of the cells of the features that are no strata."""
     measured = measured_table(release, table.schema.names, table.name)
     names = measured.schema.names
-    others = [name for name in names if name not in strata.names]
+    other_names = [name for name in names if name not in strata.names]
     rows: list[tuple[str, ...]] = list(
-        itertools.product(*(measured.schema.features[names.index(name)].levels for name in others))
+        itertools.product(
+            *(measured.schema.features[names.index(name)].levels for name in other_names)
+        )
     )
-    if not others:
+    if not other_names:
         return []
-    found = []
+    estimates = []
     population = float(plan.population.sum())
     for row in rows:
-        labels = tuple(zip(others, row, strict=True))
+        labels = tuple(zip(other_names, row, strict=True))
         cells = np.stack(
             [
                 measured.mask({**dict(labels), **dict(zip(strata.names, stratum, strict=True))})
@@ -279,8 +281,8 @@ def _weigh_table(
             spread = _binary_spread(shares, noise, plan.sampled)
         value = float(measured.sum_cells(weighted)[0])
         total = _state(table.name, "total", labels, value, errors, spread, plan, level)
-        found += [total, _rescale(total, "share", 1 / population)]
-    return found
+        estimates += [total, _rescale(total, "share", 1 / population)]
+    return estimates
 
 
 def _weigh_groups(
@@ -292,7 +294,7 @@ def _weigh_groups(
 ) -> list[WeightedEstimate]:
     """Weighted total and mean of an outcome that was published by strata."""
     request = result.request
-    found = []
+    estimates = []
     for place, block in enumerate(request.by):
         if {*block.names} != {*strata.names}:
             continue
@@ -316,27 +318,27 @@ def _weigh_groups(
         value = float(weights @ reading.values)
         spread = _outcome_spread(result, place, rows, plan) if design else None
         total = _state(reading.name, "total", (), value, errors, spread, plan, level)
-        found += [total, _rescale(total, "mean", 1 / float(plan.population.sum()))]
-    return found
+        estimates += [total, _rescale(total, "mean", 1 / float(plan.population.sum()))]
+    return estimates
 
 
 def _outcome_spread(
     result: PublishedStatistic, place: int, rows: Sequence[int], plan: _StratifiedSample
 ) -> Floats:
     """Variance of an outcome within each stratum: of a proportion, or as it was measured."""
-    found: GroupSums = result.analysis
+    sums: GroupSums = result.analysis
     block = result.request.by[place]
     if str(result.request.statistic) == "proportion":
-        means = found.means(block)
+        means = sums.means(block)
         shares = means.values[means.counts > 0][[*rows]]
         noise = means.standard_errors[means.counts > 0][[*rows]] ** 2
         return _binary_spread(shares, noise, plan.sampled)
-    if found.squares is None:
+    if sums.squares is None:
         raise Refused(
             "the spread of the outcome within strata was not measured, which the sampling error of"
             " a mean needs: release the mean with sampling intervals, or a proportion"
         )
-    spread: Floats = found.within_sd(block)[[*rows]] ** 2
+    spread: Floats = sums.within_sd(block)[[*rows]] ** 2
     return spread
 
 

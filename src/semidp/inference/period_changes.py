@@ -162,7 +162,7 @@ class ChangedRow:
 
     def to_json(self) -> dict[str, Any]:
         """Return the row as plain values, None for what is not finite."""
-        found = {
+        numbers = {
             "before": self.before,
             "after": self.after,
             "difference": self.difference,
@@ -172,7 +172,7 @@ class ChangedRow:
             "ratio_lower": self.ratio_lower,
             "ratio_upper": self.ratio_upper,
         }
-        finite = {name: value if math.isfinite(value) else None for name, value in found.items()}
+        finite = {name: value if math.isfinite(value) else None for name, value in numbers.items()}
         return {
             "statistic": self.statistic,
             "row": dict(self.labels),
@@ -336,8 +336,8 @@ def compare_releases(
         for (start, before), (end, after) in itertools.pairwise(
             (when, one[name]) for when, one in zip(called, readings, strict=True)
         ):
-            found, test = _compare(before, after, (start, end), level, source)
-            rows += found
+            changed, test = _compare(before, after, (start, end), level, source)
+            rows += changed
             tests += [test] if test is not None else []
     if not rows:
         raise Refused("these releases have no row in common: their levels have other names")
@@ -502,23 +502,23 @@ def _sheet_labels(sheet: Sheet) -> tuple[Labels, ...]:
 
 def read_group_rows(result: PublishedStatistic, sheet: Sheet, place: int) -> Reading | None:
     """Sums, means and proportions by group, whose noise is drawn number by number."""
-    found = result.analysis
-    if not isinstance(found, GroupSums) or not isinstance(found.mechanism, CellByCell):
+    sums = result.analysis
+    if not isinstance(sums, GroupSums) or not isinstance(sums.mechanism, CellByCell):
         return None
     is_sum = str(result.request.statistic) == "sum"
     block = result.request.by[place]
-    estimates = found.sums(block) if is_sum else found.means(block)
+    estimates = sums.sums(block) if is_sum else sums.means(block)
     counts = estimates.counts.astype(np.float64)
-    scale = np.full(len(counts), float(found.outcome.width))
+    scale = np.full(len(counts), float(sums.outcome.width))
     if not is_sum:
         scale = np.divide(scale, counts, out=np.zeros(len(counts)), where=counts > 0)
-    start = found.space.slices[place].start
-    weights = np.zeros((len(counts), *found.space.shape))
+    start = sums.space.slices[place].start
+    weights = np.zeros((len(counts), *sums.space.shape))
     weights[np.arange(len(counts)), start + np.arange(len(counts))] = scale
     kept = np.flatnonzero(counts > 0)
     labels = _sheet_labels(sheet)
-    errors = SumErrors(len(counts), ((DrawnTable(found.mechanism), weights),))
-    rounding = float(found.outcome.rounding) * (counts if is_sum else np.ones(len(counts)))
+    errors = SumErrors(len(counts), ((DrawnTable(sums.mechanism), weights),))
+    rounding = float(sums.outcome.rounding) * (counts if is_sum else np.ones(len(counts)))
     return Reading(
         sheet.name,
         tuple(labels[row] for row in kept),
@@ -535,16 +535,16 @@ def _read_intervals(result: PublishedStatistic, sheet: Sheet) -> Reading | None:
     confidence = getattr(result.request, "confidence", None)
     level = 0.95 if confidence is None else float(confidence.level)
     labels = _sheet_labels(sheet)
-    found = [one for one in sheet.measured if len(one.ends) >= 2]
+    measured = [one for one in sheet.measured if len(one.ends) >= 2]
     rows: list[Labels] = []
     columns: list[list[Floats]] = [[], [], []]
-    for one in found:
-        named = (("estimate", one.estimate.title),) if len(found) > 1 else ()
+    for one in measured:
+        named = (("estimate", one.estimate.title),) if len(measured) > 1 else ()
         rows += [(*row, *named) for row in labels]
-        own = (one.estimate, *one.ends[:2])
-        for column, part in zip(columns, own, strict=True):
+        three = (one.estimate, *one.ends[:2])
+        for column, part in zip(columns, three, strict=True):
             column.append(np.asarray(part.values, dtype=np.float64))
-    if not found:
+    if not measured:
         return None
     values, lower, upper = map(np.concatenate, columns)
     return Reading(sheet.name, tuple(rows), values, ends=(lower, upper), level=level)

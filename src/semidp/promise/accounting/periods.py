@@ -192,19 +192,19 @@ class Attendance(Encodable):
 
         A person in any `most` periods has as many sets as there are choices.
         """
-        given = sorted({*periods})
+        in_order = sorted({*periods})
         if self.pattern:
-            starts = sorted({period - offset for period in given for offset in self.offsets})
+            starts = sorted({period - offset for period in in_order for offset in self.offsets})
             for start in starts:
-                yield frozenset(start + offset for offset in self.offsets).intersection(given)
+                yield frozenset(start + offset for offset in self.offsets).intersection(in_order)
         elif self.consecutive:
-            for start in given:
+            for start in in_order:
                 end = start + (self.most or 0)
-                yield frozenset(period for period in given if start <= period < end)
-        elif self.most is None or self.most >= len(given):
-            yield frozenset(given)
+                yield frozenset(period for period in in_order if start <= period < end)
+        elif self.most is None or self.most >= len(in_order):
+            yield frozenset(in_order)
         else:
-            yield from map(frozenset, itertools.combinations(given, self.most))
+            yield from map(frozenset, itertools.combinations(in_order, self.most))
 
     def count_overlap(self, numbers: Sequence[int]) -> int:
         """Return in how many of some periods one person can be.

@@ -202,8 +202,8 @@ class SeriesAccount:
     @property
     def adjacency(self) -> Adjacency | None:
         """The largest of the promises of all periods; None before the first release."""
-        found = [one.adjacency for one in self.accounts.values() if one.adjacency is not None]
-        return max(found, key=lambda adjacency: adjacency.a, default=None)
+        promises = [one.adjacency for one in self.accounts.values() if one.adjacency is not None]
+        return max(promises, key=lambda adjacency: adjacency.a, default=None)
 
     def describe(self) -> str:
         """Say whom the series protects.
@@ -225,11 +225,11 @@ class SeriesAccount:
         if adjacency is not None and adjacency.protection is not None:
             who = adjacency.protection.who
         said = f"{who} in {self.attendance.describe(unit)}"
-        others = 0 if adjacency is None else adjacency.a - 1
-        if not others:
+        helpers = 0 if adjacency is None else adjacency.a - 1
+        if not helpers:
             return said
-        plural = "other" if others == 1 else "others"
-        return f"{said}, each with up to {others} {plural} of that {unit}"
+        plural = "other" if helpers == 1 else "others"
+        return f"{said}, each with up to {helpers} {plural} of that {unit}"
 
     @property
     def costs(self) -> tuple[PeriodCost, ...]:
@@ -242,15 +242,15 @@ class SeriesAccount:
     def measure(self, spent: Tradeoff) -> Fraction:
         """Return rho or mu² of a curve, whichever the budget is in."""
         if self.budget.rho is not None:
-            found, kind = spent.implied_rho(), "zero-concentrated"
+            amount, kind = spent.implied_rho(), "zero-concentrated"
         else:
-            found, kind = square_of_mu(spent), "Gaussian"
-        if found is None:
+            amount, kind = square_of_mu(spent), "Gaussian"
+        if amount is None:
             raise Refused(
                 f"these mechanisms satisfy no {kind} guarantee: use a series with another kind of"
                 " budget"
             )
-        return found
+        return amount
 
     @property
     def limit(self) -> Fraction:
@@ -290,15 +290,15 @@ class SeriesAccount:
         sets = attendance.list_largest_sets(numbers)
         if within is not None:
             sets = (each for each in sets if within in each)
-        best, found = Fraction(0), tuple[int, ...]()
+        best, worst_set = Fraction(0), tuple[int, ...]()
         for periods_of_person in sets:
             amount = sum(
                 (spent for periods, spent in costs if not periods_of_person.isdisjoint(periods)),
                 Fraction(0),
             )
-            if amount > best or not found:
-                best, found = amount, tuple(sorted(periods_of_person))
-        return best, found
+            if amount > best or not worst_set:
+                best, worst_set = amount, tuple(sorted(periods_of_person))
+        return best, worst_set
 
     def total(self) -> SeriesTotal | None:
         """Return what the series guarantees for one person; None before the first release."""
@@ -330,8 +330,8 @@ class SeriesAccount:
         attendance = self.attendance
         kept = []
         for cost in self.costs:
-            others = [number for number in cost.periods.numbers if number != period]
-            if any(attendance.count_overlap([number, period]) > 1 for number in others):
+            other_numbers = [number for number in cost.periods.numbers if number != period]
+            if any(attendance.count_overlap([number, period]) > 1 for number in other_numbers):
                 kept.append(cost.periods)
         return tuple(kept)
 
@@ -358,7 +358,7 @@ class SeriesAccount:
         self._refuse_too_few_records(guarantee.adjacency, periods)
         before = self.accounts.get(periods, Account(self.budget, id=self.id))
         try:
-            own = before.join_charge(guarantee, label, measured)
+            joined = before.join_charge(guarantee, label, measured)
         except Refused as refusal:
             if not before.charges:
                 raise
@@ -366,8 +366,8 @@ class SeriesAccount:
                 f"{refusal.message}; corrected data of {periods} are charged apart, as"
                 f" {replace(periods, revision=periods.revision + 1)}"
             ) from None
-        accounts = {**self.accounts, periods: own}
-        last = replace(own.charges[-1], periods=periods)
+        accounts = {**self.accounts, periods: joined}
+        last = replace(joined.charges[-1], periods=periods)
         after = replace(self, accounts=accounts, charges=(*self.charges, last))
         after._refuse_pooled_too_small()
         after._refuse_beyond_budget(label, periods)
@@ -413,8 +413,8 @@ class SeriesAccount:
         singles: dict[int, int] = {}
         for periods, account in self.accounts.items():
             if not periods.is_pooled and account.adjacency is not None:
-                known = singles.get(periods.numbers[0], 0)
-                singles[periods.numbers[0]] = max(known, account.adjacency.a)
+                largest = singles.get(periods.numbers[0], 0)
+                singles[periods.numbers[0]] = max(largest, account.adjacency.a)
         for periods, account in self.accounts.items():
             adjacency = account.adjacency
             if not periods.is_pooled or adjacency is None or not adjacency.protects_groups:
