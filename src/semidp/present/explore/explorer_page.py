@@ -589,7 +589,7 @@ def _respond_failure(request: Request, error: Exception) -> Response:
     where = f"{Path(place.filename).name}:{place.lineno}"
     notes = getattr(error, "__notes__", ())
     told = [note for note in (CHARGE_STANDS, CHARGE_IN_DOUBT) if note in notes]
-    charged = f"; {told[0]}" if told else ""
+    charged = f"; {told[0]}: semidp ledger says how to finish it" if told else ""
     sentence = f"internal error ({type(error).__name__} at {where}){charged}"
     return PlainTextResponse(sentence, 500, _HEADERS)
 
