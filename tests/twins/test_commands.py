@@ -25,6 +25,10 @@ COMMANDS = {
     "products": (BOTH, "--table sex,ward --table ward,kind --exact sex --exact ward --rho 1"),
     "median": (ONE, "--group ward --median y --bounds y=0,4 --set grid=y=4 --mu 1"),
     "missing": (ONE, "--group ward --mean w --bounds w=0,4 --missing w=private --mu 1"),
+    "series": (
+        BOTH,
+        "--table sex,ward --exact sex --exact ward --mu 1 --ledger book.json --period 2026Q1",
+    ),
     "refused outcome": (ONE, "--group ward --mean y --mu 1"),
     "refused missing": (ONE, "--group ward --mean w --bounds w=0,4 --mu 1"),
     "refused overlap": (
@@ -32,7 +36,8 @@ COMMANDS = {
         "--table sex,ward --exact sex,ward --exact ward,kind --adjacency exchange --mu 1",
     ),
 }
-QUICK = ("table", "median", "refused outcome")
+QUICK = ("table", "median", "series", "refused outcome")
+SERIES = "ledger book.json --mu 2 --series quarter --each-person 4 --exact sex --exact ward"
 
 
 def listen(arguments):
@@ -54,12 +59,16 @@ def run_in(folder, world, records, command):
     for name in (name for name in LEVELS if name in in_plan):
         arguments += ["--levels", f"{name}={LEVELS[name]}"]
     with contextlib.chdir(folder):
+        if "--ledger" in command:
+            listen(SERIES.split())
         rehearsals = [
             listen([*arguments, "--dry-run", *more]) for more in ([], ["--format", "json"])
         ]
         code, _, message = listen([*arguments, "--seed", "1", "--out", "r"])
         written = folder / "r" / "release.json"
         released = public_part(json.loads(written.read_text())) if code == 0 else message
+        if "--ledger" in command:
+            rehearsals.append(listen(["ledger", "book.json", "--format", "json"]))
         files = sorted(path.name for path in folder.rglob("*"))
     return rehearsals, code, released, files
 
