@@ -252,3 +252,10 @@ def test_a_run_that_was_killed_after_its_charge_is_charged_once(tmp_path: Path):
     assert entry["number"] == 1
     Ledger(path).finish(later, "digest")
     assert len(Ledger(path).account().charges) == 1
+
+
+def test_a_year_of_weeks_is_pooled_without_listing_all_choices():
+    account = SeriesAccount(Budget.zcdp(1), Series("week", Attendance(26)))
+    weeks = Periods.from_text("2026-W01..2026-W52", "week")
+    account = account.add_charge(promise(Fraction(1, 10), 26), "a year", (), weeks)
+    assert account.find_worst()[0] == Fraction(1, 10)

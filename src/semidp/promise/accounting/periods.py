@@ -8,7 +8,7 @@ not read: at most L periods; one window of L calendar periods; a listed pattern 
 import contextlib
 import itertools
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 
@@ -215,9 +215,19 @@ class Attendance(Encodable):
         ... )
         (4, 2)
         """
+        return self.find_largest_sum(dict.fromkeys(numbers, 1))
+
+    def find_largest_sum(self, amounts: Mapping[int, int]) -> int:
+        """Return the largest sum over the periods of one person, given the amount of each period.
+
+        >>> Attendance(2).find_largest_sum({1: 3, 2: 1, 4: 2})
+        5
+        """
         if not self.pattern and not self.consecutive:
-            return len(numbers) if self.most is None else min(self.most, len(numbers))
-        return max(map(len, self.list_largest_sets(numbers)))
+            # not by listing choices, of which 52 weeks have too many
+            return sum(sorted(amounts.values(), reverse=True)[: self.most])
+        sets = self.list_largest_sets(amounts)
+        return max(sum(amounts[number] for number in each) for each in sets)
 
     def describe(self, unit: str) -> str:
         """Say in which periods one person may be.

@@ -286,7 +286,9 @@ class SeriesAccount:
                     alone[number] += amount
             ranked = sorted(alone, key=lambda number: (number != within, -alone[number], number))
             worst = ranked[: attendance.most]
-            return sum((alone[number] for number in worst), Fraction(0)), tuple(sorted(worst))
+            everything = sum((amount for _, amount in costs), Fraction(0))
+            largest = sum((alone[number] for number in worst), Fraction(0))
+            return min(largest, everything), tuple(sorted(worst))
         sets = attendance.list_largest_sets(numbers)
         if within is not None:
             sets = (each for each in sets if within in each)
@@ -419,12 +421,12 @@ class SeriesAccount:
             adjacency = account.adjacency
             if not periods.is_pooled or adjacency is None or not adjacency.protects_groups:
                 continue
-            for each in self.attendance.list_largest_sets(periods.numbers):
-                if adjacency.a < sum(singles.get(number, 0) for number in each):
-                    raise Refused(
-                        f"the release of {periods} protects any {adjacency.a} records, and its"
-                        " periods together more: release the pooled records for a larger number"
-                    )
+            own = {number: singles.get(number, 0) for number in periods.numbers}
+            if adjacency.a < self.attendance.find_largest_sum(own):
+                raise Refused(
+                    f"the release of {periods} protects any {adjacency.a} records, and its"
+                    " periods together more: release the pooled records for a larger number"
+                )
 
     def _refuse_beyond_budget(self, label: str, periods: Periods) -> None:
         each = self.each
