@@ -183,16 +183,18 @@ def test_totals_of_other_features_are_refused_in_later_periods():
         account.add_charge(other, "", (), Periods("year", (2021,)))
 
 
-def test_a_constant_state_is_published_by_exact_counties():
+@pytest.mark.parametrize(("exact", "constant"), [("county", "state"), ("state", "county")])
+def test_a_constant_state_or_county_charges_all_periods(exact, constant):
+    """Exact counties publish their states; a county that never changes keeps its state."""
     county = sd.Feature.from_paths(["state", "county"], [("A", "a1"), ("A", "a2"), ("B", "b1")])
     plan = sd.Plan(
         [TableRequest(["county", "kind"], sd.Budget.gdp(1))],
-        ["county"],
+        [exact],
         [county, sd.Feature("kind", "xyz")],
     )
     data = {"county": ["a1", "a2", "b1"], "kind": [*"xyz"]}
     guarantee = sd.prepare(plan, data).guarantee
-    account = SeriesAccount(sd.Budget.gdp(9), Series("year", Attendance(2), None, ("state",)))
+    account = SeriesAccount(sd.Budget.gdp(9), Series("year", Attendance(2), None, (constant,)))
     for year in (2020, 2021, 2022):
         account = account.add_charge(guarantee, "", (), Periods("year", (year,)))
     assert account.attendance.bound is None

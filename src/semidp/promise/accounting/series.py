@@ -472,13 +472,18 @@ def _name_totals(dataspace: Datasets) -> set[Margin]:
 
 
 def _name_published_features(dataspace: Datasets) -> set[str]:
-    """Features with exact totals; exact counties are exact totals of their states, too."""
+    """Features with exact totals, of units too.
+
+    Exact counties are exact totals of their states. Exact states count as counties, too: where a
+    county never changes, neither does its state.
+    """
     names = {name for margin in dataspace.margins for name in margin.names}
     if isinstance(dataspace, Dataspace):
         for feature in dataspace.schema.features:
-            depths = [depth for depth, name in enumerate(feature.names) if name in names]
-            if depths:
-                names.update(feature.names[: max(depths) + 1])
+            if not names.isdisjoint(feature.names):
+                names.update(feature.names)
+    if isinstance(dataspace, LinkedDataspace):
+        names |= _name_published_features(dataspace.units)
     return names
 
 
