@@ -259,3 +259,23 @@ def test_a_year_of_weeks_is_pooled_without_listing_all_choices():
     weeks = Periods.from_text("2026-W01..2026-W52", "week")
     account = account.add_charge(promise(Fraction(1, 10), 26), "a year", (), weeks)
     assert account.find_worst()[0] == Fraction(1, 10)
+
+
+@pytest.mark.parametrize("kind", [Ball, Exchange])
+def test_pooled_data_have_all_records_of_each_period(kind):
+    """Two records in each of two years are four of one person in both, whatever came first."""
+
+    def promise_for(records: int) -> Guarantee:
+        return Guarantee(STATES, kind(2 * records, Protection("person", records)), zcdp("0.01"))
+
+    series = Series("year", Attendance(2))
+    charges = [(promise_for(2), Periods("year", years)) for years in ((1,), (2,), (1, 2))]
+    for order in itertools.permutations(charges):
+        account = SeriesAccount(Budget.zcdp(1), series)
+        with pytest.raises(Refused, match="may have"):
+            for guarantee, periods in order:
+                account = account.add_charge(guarantee, "a table", (), periods)
+    account = SeriesAccount(Budget.zcdp(1), series)
+    for guarantee, periods in (*charges[:2], (promise_for(4), charges[2][1])):
+        account = account.add_charge(guarantee, "a table", (), periods)
+    assert len(account.charges) == 3

@@ -199,3 +199,14 @@ def test_a_constant_state_or_county_charges_all_periods(exact, constant):
         account = account.add_charge(guarantee, "", (), Periods("year", (year,)))
     assert account.attendance.bound is None
     assert account.find_worst()[0] == 3
+
+
+@pytest.mark.parametrize("exact", [None, (("sex",),)])
+def test_pooled_data_of_constant_features_have_records_of_all_periods(exact):
+    plan = sd.Plan(
+        [TableRequest(["sex", "kind"], sd.Budget.gdp(1))], ["sex"], [sd.Feature("kind", "xyz")]
+    )
+    guarantee = sd.prepare(plan, {"sex": [*"ffm"], "kind": [*"xyz"]}).guarantee
+    account = SeriesAccount(sd.Budget.gdp(9), Series("year", Attendance(1), exact, ("sex",)))
+    with pytest.raises(sd.Refused, match="may have 2 records"):
+        account.add_charge(guarantee, "", (), Periods("year", (2020, 2021)))

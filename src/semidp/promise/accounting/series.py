@@ -357,7 +357,6 @@ class SeriesAccount:
         for account in self.accounts.values():
             if account.adjacency is not None:
                 _refuse_other_promise(account.adjacency, guarantee.adjacency)
-        self._refuse_too_few_records(guarantee.adjacency, periods)
         before = self.accounts.get(periods, Account(self.budget, id=self.id))
         try:
             joined = before.join_charge(guarantee, label, measured)
@@ -371,6 +370,7 @@ class SeriesAccount:
         accounts = {**self.accounts, periods: joined}
         last = replace(joined.charges[-1], periods=periods)
         after = replace(self, accounts=accounts, charges=(*self.charges, last))
+        after._refuse_too_few_records()
         after._refuse_pooled_too_small()
         after._refuse_beyond_budget(label, periods)
         return after
@@ -398,17 +398,25 @@ class SeriesAccount:
             f" release of {periods} has others: {' and '.join(advice)}, or open another series"
         )
 
-    def _refuse_too_few_records(self, adjacency: Adjacency, periods: Periods) -> None:
-        """Refuse pooled data in which a person has more records than the promise covers."""
-        overlap = self.attendance.count_overlap(periods.numbers)
-        if overlap == 1:
-            return
-        protection = adjacency.protection
-        if protection is None or protection.times < overlap:
-            raise Refused(
-                f"one person may be in {overlap} of the periods {periods}: release the pooled"
-                f" records with id and most={overlap} or more"
-            )
+    def _refuse_too_few_records(self) -> None:
+        """Refuse pooled data in which a person has more records than their promise covers: those of
+        each period together, and at least one of each.
+        """
+        most: dict[int, int] = {}
+        for periods, account in self.accounts.items():
+            if not periods.is_pooled and account.adjacency is not None:
+                number = periods.numbers[0]
+                most[number] = max(most.get(number, 1), account.adjacency.times)
+        for periods, account in self.accounts.items():
+            own = {number: most.get(number, 1) for number in periods.numbers}
+            records = self.attendance.find_largest_sum(own)
+            if not periods.is_pooled or account.adjacency is None or records == 1:
+                continue
+            if account.adjacency.times < records:
+                raise Refused(
+                    f"one person may have {records} records in the pooled data of {periods}:"
+                    f" release them with id and most={records} or more"
+                )
 
     def _refuse_pooled_too_small(self) -> None:
         """Refuse pooled releases whose promise is about fewer records than their periods' own."""
