@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from semidp import Budget, BudgetExceeded, Dataspace, InputError, Ledger, Refused
+from semidp.cli import run
 from semidp.promise.accounting.ledger import Session
 from semidp.promise.accounting.periods import Attendance, Periods, format_period, read_period
 from semidp.promise.accounting.series import Series, SeriesAccount
@@ -279,3 +280,12 @@ def test_pooled_data_have_all_records_of_each_period(kind):
     for guarantee, periods in (*charges[:2], (promise_for(4), charges[2][1])):
         account = account.add_charge(guarantee, "a table", (), periods)
     assert len(account.charges) == 3
+
+
+@pytest.mark.parametrize("pattern", ["²-1-1", "1234567-1-1", "900-200-900", "4-8", "0-1-1"])
+def test_patterns_that_are_none_are_refused(tmp_path: Path, capsys, pattern):
+    path = tmp_path / "ledger.json"
+    asked = ["ledger", str(path), "--rho", "1", "--series", "week", "--pattern", pattern]
+    assert run(asked) == 2
+    assert "pattern" in capsys.readouterr().err
+    assert not path.exists()

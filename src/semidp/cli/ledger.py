@@ -103,9 +103,9 @@ def _declare_series(
 
 
 def _read_length(text: str) -> int:
-    if not text.isdigit():
+    if not text.isdecimal() or len(text) > 6:
         raise InputError("--pattern is numbers of periods in, out, in, such as 4-8-4")
-    return int(text[:6])
+    return int(text)
 
 
 def _print(book: Ledger, printing: o.Printing, target: Fraction | None) -> None:

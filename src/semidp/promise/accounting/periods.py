@@ -24,7 +24,7 @@ _FORMS = {
 UNITS = tuple(_FORMS)
 """The units of a series."""
 _PER_YEAR = {"year": 1, "quarter": 4, "month": 12}
-_MOST_PERIODS = 1000  # of one pooled release
+_MOST_PERIODS = 1000  # of one pooled release, and of a pattern
 
 
 def read_period(text: str, unit: str) -> int:
@@ -170,6 +170,8 @@ class Attendance(Encodable):
             raise InputError("a pattern says how many periods a person is in: give nothing besides")
         if self.pattern and (len(self.pattern) % 2 == 0 or min(self.pattern) < 1):
             raise InputError("a pattern is periods in, out, in, …, such as 4-8-4")
+        if sum(self.pattern) > _MOST_PERIODS:
+            raise InputError(f"a pattern is of at most {_MOST_PERIODS:,} periods in and out")
         if self.most is not None and self.most < 1:
             raise InputError(f"a person is in at least 1 period, not {self.most}")
         if self.consecutive and self.most is None:
