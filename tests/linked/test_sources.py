@@ -228,7 +228,7 @@ def test_the_command_reads_two_tables_of_a_database(tmp_path, monkeypatch, capsy
             "--from",
             "persons",
             "--set",
-            "homes",
+            "units_from=homes",
             "--link",
             "home",
             "--protect",
@@ -265,7 +265,7 @@ def test_options_about_files_are_those_of_both_sources(files, capsys):  # noqa: 
     assert "Köln" in (files / "second" / "units-zone-size.csv").read_text(encoding="utf-8")
     (files / "persons.csv").write_text("home,sex,age\n")
     empty = f"--units homes.csv {asked} --set least=0 --set encoding=latin-1"
-    assert "--set", "allow_empty=true" in command(f"{empty} --out third", capsys)[2]
+    assert "allow_empty=true" in command(f"{empty} --out third", capsys)[2]
     code, _, err = command(f"{empty} --set allow_empty=true --out third", capsys)
     assert code == 2
     assert "there are no members" in err

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.services
 DATA = files("semidp") / "data"
 PICTURES = Path("build") / "report"
 PHONE, DESK = 390, 1280
-LARGEST_PICTURE = 600_000
+LARGEST_PICTURE = 750_000
 
 
 def occupations() -> Release:
