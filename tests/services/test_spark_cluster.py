@@ -89,7 +89,7 @@ def numbers(folder: Path) -> dict[str, list[object]]:
         for part in release.partition.parts
         for name, table in release.part(*part.path).items()
     }
-    found |= {table.name: table for result in release.results for table in result.blocks.overview}
+    found |= {table.name: table for result in release.results for table in result.held_tables()}
     return {key: [table.counts.tolist(), table.estimate.tolist()] for key, table in found.items()}
 
 
