@@ -208,3 +208,26 @@ def test_releases_of_other_periods_are_not_combined():
     ]
     with pytest.raises(sd.Refused, match="different periods"):
         sd.combine(*made)
+
+
+def test_ratios_of_numbers_of_either_sign_are_open_where_the_first_may_be_zero():
+    """A mean of -0.5 and noise of about 1: it may seem to be above 0."""
+    wards = {"ward": [*"ab"] * 20}
+    open_ratios = 0
+    for seed in range(12):
+        pair = [
+            sd.release(
+                {**wards, "y": [value] * 40},
+                sd.mean("y", by="ward", bounds=(-10, 10)),
+                exact=["ward"],
+                mu=1,
+                randomness=SeededRandomness(2 * seed + number),
+            )
+            for number, value in enumerate((-0.5, 8.0))
+        ]
+        for row in sd.change(*pair).rows:
+            if row.statistic == "mean-y":
+                # two ends of level 0.975 in 24 rows: all of them hold with these seeds
+                assert row.ratio_lower <= -16 <= row.ratio_upper
+                open_ratios += row.ratio_upper == math.inf
+    assert open_ratios > 12

@@ -56,6 +56,8 @@ class Reading:
         How far the grid of an outcome may move each row.
     ends, level
         Where the noise is not a sum: the published interval of each row, and its level.
+    least
+        What no number is below; None where it is not known.
     """
 
     name: str
@@ -65,6 +67,7 @@ class Reading:
     rounding: Floats | None = field(default=None, repr=False)
     ends: tuple[Floats, Floats] | None = field(default=None, repr=False)
     level: float = 0.95
+    least: float | None = None
 
     @cached_property
     def rows(self) -> dict[Labels, int]:
@@ -385,7 +388,8 @@ def _compare(
         exact = (errors.standard_errors == 0) & (grids == 0)
         beyond = np.maximum(np.abs(difference) - grids, 0.0)
         test = _test_change(beyond, errors, (before.name, *periods), randomness)
-    ratios = _ratio_ends(*ends)
+    is_positive = all(one.least is not None and one.least >= 0 for one in (before, after))
+    ratios = _ratio_ends(*ends) if is_positive else _signed_ratio_ends(*ends)
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = second / first
     rows = []
@@ -420,6 +424,17 @@ def _ratio_ends(
         upper = np.where(low > 0, np.maximum(after[1], 0.0) / low, math.inf)
     possible = (before[1] >= 0) & (after[1] >= 0)
     return np.where(possible, lower, math.nan), np.where(possible, upper, math.nan)
+
+
+def _signed_ratio_ends(
+    before: tuple[Floats, Floats], after: tuple[Floats, Floats]
+) -> tuple[Floats, Floats]:
+    """Ends of the ratio of two numbers of either sign; open where the first may be 0."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        corners = np.stack([one / other for one in after for other in before])
+    is_open = (before[0] <= 0) & (before[1] >= 0)
+    lower, upper = corners.min(axis=0), corners.max(axis=0)
+    return np.where(is_open, -math.inf, lower), np.where(is_open, math.inf, upper)
 
 
 def _test_change(
@@ -464,7 +479,7 @@ def _read_release(release: "ReleaseValue") -> dict[str, Reading]:
     for margin, total in zip(dataspace.margins, dataspace.totals, strict=True):
         name = f"exact {margin}"
         counts = total.counts.ravel().astype(np.float64)
-        readings[name] = Reading(name, _cell_labels(total.schema), counts, SumErrors(counts.size))
+        readings[name] = Reading(name, _cell_labels(total.schema), counts, SumErrors(counts.size), least=0)
     for table in release.tables:
         measured = measured_table(release, table.schema.names, table.name)
         size = measured.estimate.size
@@ -476,6 +491,7 @@ def _read_release(release: "ReleaseValue") -> dict[str, Reading]:
             _cell_labels(table.schema),
             np.asarray(measured.estimate, dtype=np.float64).ravel(),
             measured.weigh_noise(weights),
+            least=0,
         )
     for result in release.results:
         if isinstance(result, PublishedStatistic):
@@ -525,6 +541,7 @@ def read_group_rows(result: PublishedStatistic, sheet: Sheet, place: int) -> Rea
         estimates.values[kept],
         _select(errors, kept.tolist()),
         rounding[kept],
+        least=float(sums.outcome.lower),
     )
 
 
