@@ -1,5 +1,6 @@
 """The ledger of a series: every charge and refusal equals a naive recomputation."""
 
+import contextlib
 import itertools
 import json
 from concurrent.futures import ProcessPoolExecutor
@@ -273,9 +274,12 @@ def test_pooled_data_have_all_records_of_each_period(kind):
     charges = [(promise_for(2), Periods("year", years)) for years in ((1,), (2,), (1, 2))]
     for order in itertools.permutations(charges):
         account = SeriesAccount(Budget.zcdp(1), series)
-        with pytest.raises(Refused, match="may have"):
-            for guarantee, periods in order:
+        for guarantee, periods in order[:2]:
+            with contextlib.suppress(Refused):
                 account = account.add_charge(guarantee, "a table", (), periods)
+        refused = order[:2] if len(account.charges) < 2 else order
+        with pytest.raises(Refused, match="may have"):
+            account.add_charge(refused[-1][0], "a table", (), refused[-1][1])
     account = SeriesAccount(Budget.zcdp(1), series)
     for guarantee, periods in (*charges[:2], (promise_for(4), charges[2][1])):
         account = account.add_charge(guarantee, "a table", (), periods)

@@ -24,6 +24,7 @@ from semidp.promise.exact import check_level
 from semidp.promise.mechanisms.mechanism import CellByCell
 from semidp.promise.noise.randomness import Randomness, SystemRandomness
 from semidp.promise.noise.sums import half_widths
+from semidp.promise.schema.outcome import Outcome
 from semidp.publish.results.role_columns import Role, Sheet
 from semidp.publish.statistics.outcomes.group_sums import GroupSums
 from semidp.publish.statistics.protocol.statistic import PublishedStatistic
@@ -58,6 +59,8 @@ class Reading:
         Where the noise is not a sum: the published interval of each row, and its level.
     least
         What no number is below; None where it is not known.
+    bounds
+        Declared bounds of an outcome, to which its values were moved; None where there are none.
     """
 
     name: str
@@ -68,6 +71,7 @@ class Reading:
     ends: tuple[Floats, Floats] | None = field(default=None, repr=False)
     level: float = 0.95
     least: float | None = None
+    bounds: tuple[float, float] | None = None
 
     @cached_property
     def rows(self) -> dict[Labels, int]:
@@ -368,11 +372,17 @@ def _compare(
     places = [before.rows[row] for row in shared], [after.rows[row] for row in shared]
     if not shared:
         return [], None
+    if before.bounds != after.bounds:
+        raise Refused(
+            f"{before.name} has other bounds in {periods[0]} than in {periods[1]}, and values were"
+            " moved to them: a difference would not be a change of the records"
+        )
     first, second = before.values[places[0]], after.values[places[1]]
     difference = second - first
     if before.ends is not None or after.ends is not None:
-        # Each interval fails with 1 - level, so that both hold at once with 2 level - 1.
-        kept = 2 * min(before.level, after.level) - 1
+        # Each interval fails with 1 - its level; both hold at once with what is left.
+        own = [level if one.ends is None else one.level for one in (before, after)]
+        kept = max(sum(own) - 1, 0.0)
         ends = before.intervals(places[0], level), after.intervals(places[1], level)
         lower, upper = ends[1][0] - ends[0][1], ends[1][1] - ends[0][0]
         exact = np.zeros(len(shared), dtype=bool)
@@ -479,7 +489,9 @@ def _read_release(release: "ReleaseValue") -> dict[str, Reading]:
     for margin, total in zip(dataspace.margins, dataspace.totals, strict=True):
         name = f"exact {margin}"
         counts = total.counts.ravel().astype(np.float64)
-        readings[name] = Reading(name, _cell_labels(total.schema), counts, SumErrors(counts.size), least=0)
+        readings[name] = Reading(
+            name, _cell_labels(total.schema), counts, SumErrors(counts.size), least=0
+        )
     for table in release.tables:
         measured = measured_table(release, table.schema.names, table.name)
         size = measured.estimate.size
@@ -542,6 +554,7 @@ def read_group_rows(result: PublishedStatistic, sheet: Sheet, place: int) -> Rea
         _select(errors, kept.tolist()),
         rounding[kept],
         least=float(sums.outcome.lower),
+        bounds=(float(sums.outcome.lower), float(sums.outcome.upper)),
     )
 
 
@@ -564,4 +577,9 @@ def _read_intervals(result: PublishedStatistic, sheet: Sheet) -> Reading | None:
     if not measured:
         return None
     values, lower, upper = map(np.concatenate, columns)
-    return Reading(sheet.name, tuple(rows), values, ends=(lower, upper), level=level)
+    outcome = getattr(result.request, "outcome", None)
+    bounds = None
+    if isinstance(outcome, Outcome):
+        bounds = float(outcome.lower), float(outcome.upper)
+    ends = (lower, upper)
+    return Reading(sheet.name, tuple(rows), values, ends=ends, level=level, bounds=bounds)
