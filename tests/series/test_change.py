@@ -9,7 +9,8 @@ from benchmarks.series_coverage import coverage_of_changes, coverage_of_weights,
 import semidp as sd
 from semidp.cli import run
 from semidp.inference.design_weights import PopulationStrata, read_strata, weighted_estimates
-from semidp.inference.period_changes import compare_releases
+from semidp.inference.linear_estimates import SumErrors
+from semidp.inference.period_changes import Reading, _compare, compare_releases
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.publish import TableRequest
 from tests.redrawn import redrawn
@@ -178,6 +179,11 @@ def test_commands_of_a_series(tmp_path, monkeypatch, capsys):
     assert "2026Q3 may spend rho = 0.25" in said
     assert sd.Plan.from_toml((tmp_path / "next.toml").read_text()).period == "2026Q3"
     assert (tmp_path / "c.csv").read_text().startswith("statistic,row,from,to,before")
+    assert run(["ledger", "h.json", "--check", "r1", "r2"]) == 0
+    document = tmp_path / "r2" / "release.json"
+    document.write_text(document.read_text().replace("2026Q2", "2026Q4"))
+    assert run(["ledger", "h.json", "--check", "r1", "r2"]) == 1
+    assert "is for 2026Q2, and it names another period" in capsys.readouterr().out
     assert (
         run(
             [
@@ -231,3 +237,25 @@ def test_ratios_of_numbers_of_either_sign_are_open_where_the_first_may_be_zero()
                 assert row.ratio_lower <= -16 <= row.ratio_upper
                 open_ratios += row.ratio_upper == math.inf
     assert open_ratios > 12
+
+
+@pytest.mark.parametrize("statistic", [sd.mean, sd.distribution])
+def test_other_bounds_of_an_outcome_are_no_change(statistic):
+    """The records are the same; bounds of 5 would show a mean that fell."""
+    data = {"ward": [*"ab"] * 20, "y": [9.0] * 40}
+    made = [
+        sd.release(data, statistic("y", by="ward", bounds=(0, most)), exact=["ward"], mu=50)
+        for most in (10, 5)
+    ]
+    with pytest.raises(sd.Refused, match="other bounds"):
+        sd.change(*made)
+
+
+def test_intervals_of_two_levels_hold_together_with_what_is_left():
+    labels = ((("ward", "a"),),)
+    ends = np.array([1.0]), np.array([3.0])
+    published = Reading("mean-y", labels, np.array([2.0]), ends=ends, level=0.95)
+    computed = Reading("mean-y", labels, np.array([2.0]), SumErrors(1))
+    for level in (0.5, 0.99):
+        (row,), _ = _compare(published, computed, ("1", "2"), level, SeededRandomness(1))
+        assert row.level == pytest.approx(level - 0.05)

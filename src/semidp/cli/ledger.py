@@ -206,7 +206,12 @@ def _compare(book: Ledger, releases: list[Path], printing: o.Printing) -> None:
         if said is None and release.ledger is not None:
             number = release.ledger["number"]
             first, other = paid.setdefault(number, (noise, name))
-            if first != noise:
+            charged = account.charges[number - 1].periods
+            if charged is not None and release.plan.period != str(charged):
+                said = (
+                    f"charge {number} of the ledger is for {charged}, and it names another period"
+                )
+            elif first != noise:
                 said = f"charge {number} of the ledger is that of {other}, which holds other noise"
         results[name] = said
     if printing.json:
