@@ -259,3 +259,27 @@ def test_intervals_of_two_levels_hold_together_with_what_is_left():
     for level in (0.5, 0.99):
         (row,), _ = _compare(published, computed, ("1", "2"), level, SeededRandomness(1))
         assert row.level == pytest.approx(level - 0.05)
+
+
+def test_nested_features_are_compared_and_weighted():
+    def make(seed: int) -> sd.Release:
+        return sd.release(
+            {"state": [*"AAB"] * 30, "county": ["a1", "a2", "b1"] * 30, "ill": [*"yn"] * 45},
+            sd.table("county", "ill"),
+            exact=["county"],
+            nest=["state", "county"],
+            levels={"ill": "yn"},
+            levels_from_data=True,
+            mu=50,
+            randomness=SeededRandomness(seed),
+        )
+
+    rows = sd.change(make(1), make(2)).rows
+    assert (("state", "A"), ("county", "a2"), ("ill", "n")) in {row.labels for row in rows}
+    by_state = PopulationStrata(("state",), {("A",): 600.0, ("B",): 900.0})
+    totals = [one for one in weighted_estimates(make(1), by_state) if one.kind == "total"]
+    truth = [10 * 15, 10 * 15, 10 * 15, 10 * 15, 30 * 15, 30 * 15]
+    assert [one.value for one in totals] == pytest.approx(truth, abs=5)
+    both = PopulationStrata(("state", "county"), {("A", "a1"): 60.0})
+    with pytest.raises(sd.Refused, match="finest column alone"):
+        weighted_estimates(make(1), both)

@@ -216,8 +216,14 @@ def _match_design(dataspace: Any, strata: PopulationStrata) -> _StratifiedSample
             " to weight it: publish these totals exactly"
         )
     total = dataspace.value(margin)
-    order = [total.schema.names.index(name) for name in strata.names]
     levels = [feature.levels for feature in total.schema.features]
+    own = [feature.name for feature in total.schema.features]
+    if {*own} != {*strata.names} or any(len({*each}) < len(each) for each in levels):
+        raise Refused(
+            "strata of a nested feature are by its finest column alone, and each level needs a name"
+            " of its own"
+        )
+    order = [own.index(name) for name in strata.names]
     kept, sampled, population = [], [], []
     seen = set()
     for cell, count in zip(itertools.product(*levels), total.counts.ravel(), strict=True):
@@ -253,22 +259,20 @@ def _weigh_table(
 ) -> list[WeightedEstimate]:
     """Weighted totals and shares of the cells of the features that are no strata."""
     measured = measured_table(release, table.schema.names, table.name)
-    names = measured.schema.names
-    other_names = [name for name in names if name not in strata.names]
-    rows: list[tuple[str, ...]] = list(
-        itertools.product(
-            *(measured.schema.features[names.index(name)].levels for name in other_names)
-        )
-    )
-    if not other_names:
+    others = [feature for feature in measured.schema.features if feature.name not in strata.names]
+    if not others:
         return []
+    axes = []
+    for feature in others:
+        axes.append([tuple(zip(feature.names, path, strict=True)) for path in feature.paths()])
     estimates = []
     population = float(plan.population.sum())
-    for row in rows:
-        labels = tuple(zip(other_names, row, strict=True))
+    for row in itertools.product(*axes):
+        labels = tuple(itertools.chain(*row))
+        inside = measured.mask(dict(labels))
         cells = np.stack(
             [
-                measured.mask({**dict(labels), **dict(zip(strata.names, stratum, strict=True))})
+                inside * measured.mask(dict(zip(strata.names, stratum, strict=True)))
                 for stratum in plan.strata
             ]
         )

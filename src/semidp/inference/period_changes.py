@@ -515,8 +515,11 @@ def _read_release(release: "ReleaseValue") -> dict[str, Reading]:
 
 
 def _cell_labels(schema: Any) -> tuple[Labels, ...]:
-    levels = [feature.levels for feature in schema.features]
-    return tuple(tuple(zip(schema.names, cell, strict=True)) for cell in itertools.product(*levels))
+    """Labels of the cells; a nested feature has one for each of its depths."""
+    axes = []
+    for feature in schema.features:
+        axes.append([tuple(zip(feature.names, path, strict=True)) for path in feature.paths()])
+    return tuple(tuple(itertools.chain(*cell)) for cell in itertools.product(*axes))
 
 
 def _sheet_labels(sheet: Sheet) -> tuple[Labels, ...]:
