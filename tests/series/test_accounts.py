@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import semidp as sd
 from semidp import Budget, BudgetExceeded, Dataspace, InputError, Ledger, Refused
 from semidp.cli import run
 from semidp.promise.accounting.ledger import Session
@@ -293,3 +294,28 @@ def test_patterns_that_are_none_are_refused(tmp_path: Path, capsys, pattern):
     assert run(asked) == 2
     assert "pattern" in capsys.readouterr().err
     assert not path.exists()
+
+
+def test_linked_files_of_several_periods_are_not_pooled():
+    """A home with 4 members in each of 2 quarters is 2 homes with 8 members in both."""
+    homes = {"home": [f"h{number}" for number in range(12)], "tenure": [*"ror"] * 4}
+    people = {"home": [f"h{number // 2}" for number in range(24)], "sex": [*"fm"] * 12}
+    made = sd.release(
+        people,
+        sd.table("sex"),
+        sd.table("units:tenure"),
+        units=homes,
+        link="home",
+        most_members=4,
+        protect="unit",
+        exact=["units:tenure"],
+        levels={"sex": "fm"},
+        levels_from_data=True,
+        rho="0.1",
+    )
+    account = SeriesAccount(Budget.zcdp(9), Series("quarter", Attendance(2)))
+    pooled = Periods.from_text("2026Q1..2026Q2", "quarter")
+    with pytest.raises(Refused, match="each period by itself"):
+        account.add_charge(made.guarantee, "homes", (), pooled)
+    single = Periods.from_text("2026Q1", "quarter")
+    assert account.add_charge(made.guarantee, "homes", (), single).charges

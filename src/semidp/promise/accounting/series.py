@@ -412,6 +412,11 @@ class SeriesAccount:
             records = self.attendance.find_largest_sum(own)
             if not periods.is_pooled or account.adjacency is None or records == 1:
                 continue
+            if account.adjacency.units is not None:
+                raise Refused(
+                    f"one unit of linked files may be in several of the periods {periods}: release"
+                    " each period by itself"
+                )
             if account.adjacency.times < records:
                 raise Refused(
                     f"one person may have {records} records in the pooled data of {periods}:"
