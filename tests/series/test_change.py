@@ -283,3 +283,24 @@ def test_nested_features_are_compared_and_weighted():
     both = PopulationStrata(("state", "county"), {("A", "a1"): 60.0})
     with pytest.raises(sd.Refused, match="finest column alone"):
         weighted_estimates(make(1), both)
+
+
+def test_weighted_means_allow_for_the_grid_of_the_outcome():
+    """All values lie between two steps, and there is next to no noise."""
+    data = {"ward": [*"ab"] * 50, "y": [2.4] * 100}
+    asked = sd.mean("y", by="ward", bounds=(0, 10), steps=10)
+    made = sd.release(data, asked, exact=["ward"], mu=10_000)
+    strata = PopulationStrata(("ward",), {("a",): 500.0, ("b",): 700.0})
+    total, mean = weighted_estimates(made, strata)
+    assert total.lower <= 1200 * 2.4 <= total.upper
+    assert mean.lower <= 2.4 <= mean.upper
+    assert mean.value == pytest.approx(2, abs=0.1)
+
+
+def test_means_of_those_who_answered_are_not_weighted_by_strata_of_all():
+    data = {"ward": [*"aabb"] * 10, "y": [3.0, None, 4.0, None] * 10}
+    asked = sd.mean("y", by="ward", bounds=(0, 10))
+    made = sd.release(data, asked, missing={"y": "exact"}, levels={"ward": "ab"}, mu=1)
+    sizes = {(ward, answer): 50.0 for ward in "ab" for answer in ("no", "yes")}
+    with pytest.raises(sd.Refused, match="nothing by ward"):
+        weighted_estimates(made, PopulationStrata(("ward", "y answered"), sizes))

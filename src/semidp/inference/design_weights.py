@@ -14,7 +14,7 @@ import csv
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -122,6 +122,10 @@ class WeightedEstimate:
     lower: float
     upper: float
     level: float
+
+    def widen(self, by: float) -> "WeightedEstimate":
+        """The estimate with an interval that is so much longer at both ends."""
+        return replace(self, lower=self.lower - by, upper=self.upper + by)
 
     def to_json(self) -> dict[str, Any]:
         """Return the estimate as plain values."""
@@ -305,6 +309,9 @@ def _weigh_groups(
         reading = read_group_rows(result, result.estimates[place], place)
         if reading is None or reading.errors is None:
             continue
+        # of those who answered alone there is no mean of every stratum
+        if any(not {*strata.names} <= {*dict(labels)} for labels in reading.rows):
+            continue
         by_stratum = {
             tuple(dict(labels)[name] for name in strata.names): number
             for labels, number in reading.rows.items()
@@ -322,6 +329,8 @@ def _weigh_groups(
         value = float(weights @ reading.values)
         spread = _outcome_spread(result, place, rows, plan) if design else None
         total = _state(reading.name, "total", (), value, errors, spread, plan, level)
+        if reading.rounding is not None:
+            total = total.widen(float(weights @ reading.rounding))
         estimates += [total, _rescale(total, "mean", 1 / float(plan.population.sum()))]
     return estimates
 
@@ -340,9 +349,10 @@ def _outcome_spread(
     if sums.squares is None:
         raise Refused(
             "the spread of the outcome within strata was not measured, which the sampling error of"
-            " a mean needs: release the mean with sampling intervals, or a proportion"
+            " a mean needs: leave the design out, or release a proportion"
         )
-    spread: Floats = sums.within_sd(block)[[*rows]] ** 2
+    counts = sums.means(block).counts
+    spread: Floats = sums.within_sd(block)[counts > 0][[*rows]] ** 2
     return spread
 
 
