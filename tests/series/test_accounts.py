@@ -334,3 +334,11 @@ def test_a_constant_column_without_exact_totals_leaves_the_warning():
     for constant, warned in ((("sxe",), True), (("sex",), False), ((), True)):
         series = Series("year", Attendance(2), (("sex",),), constant)
         assert bool(warn_of_constants(SeriesAccount(Budget.zcdp(1), series))) == warned
+
+
+def test_exact_totals_without_a_name_open_no_series(tmp_path: Path):
+    path = tmp_path / "ledger.json"
+    series = Series("year", Attendance(2), (("",),))
+    with pytest.raises(InputError, match="named by its features"):
+        Ledger.create(path, Budget.zcdp(1), series=series)
+    assert not path.exists()
