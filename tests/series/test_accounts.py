@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 import semidp as sd
 from semidp import Budget, BudgetExceeded, Dataspace, InputError, Ledger, Refused
 from semidp.cli import run
-from semidp.present.series_words import warn_of_constants
 from semidp.promise.accounting.ledger import Session
 from semidp.promise.accounting.periods import Attendance, Periods, format_period, read_period
 from semidp.promise.accounting.series import Series, SeriesAccount
@@ -320,25 +319,3 @@ def test_linked_files_of_several_periods_are_not_pooled():
         account.add_charge(made.guarantee, "homes", (), pooled)
     single = Periods.from_text("2026Q1", "quarter")
     assert account.add_charge(made.guarantee, "homes", (), single).charges
-
-
-def test_the_last_year_of_the_calendar_is_refused():
-    """The ledger names the period after the latest one, and 9999-W52 has none."""
-    with pytest.raises(InputError, match="too late"):
-        Periods.from_text("9999-W52", "week")
-    assert format_period(read_period("9998-W53", "week") + 1, "week") == "9999-W01"
-
-
-def test_a_constant_column_without_exact_totals_leaves_the_warning():
-    """A misspelled name would else take the warning away, and charge no further period."""
-    for constant, warned in ((("sxe",), True), (("sex",), False), ((), True)):
-        series = Series("year", Attendance(2), (("sex",),), constant)
-        assert bool(warn_of_constants(SeriesAccount(Budget.zcdp(1), series))) == warned
-
-
-def test_exact_totals_without_a_name_open_no_series(tmp_path: Path):
-    path = tmp_path / "ledger.json"
-    series = Series("year", Attendance(2), (("",),))
-    with pytest.raises(InputError, match="named by its features"):
-        Ledger.create(path, Budget.zcdp(1), series=series)
-    assert not path.exists()

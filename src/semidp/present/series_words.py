@@ -54,9 +54,9 @@ def describe_series(account: SeriesAccount) -> dict[str, Any]:
 
 
 def warn_of_constants(account: SeriesAccount) -> str:
-    """Warn of columns with exact totals that never change, unless all periods are charged."""
+    """Warn of columns with exact totals that never change, unless it was said which do not."""
     margins = account.margins
-    if not margins or account.attendance.bound is None:
+    if not margins or account.series.constant or account.attendance.bound is None:
         return ""
     named = ", ".join(str(margin) for margin in margins)
     return (

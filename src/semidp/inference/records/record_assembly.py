@@ -29,6 +29,7 @@ from semidp.inference.records.record_search import (
     compiled_sweep,
     vector_sweep,
 )
+from semidp.inference.records.shrinkage import shrink_targets
 from semidp.inference.records.starting_records import Beginning, match_records, sorted_codes
 from semidp.inference.records.synthetic import SyntheticRecords
 from semidp.promise.mechanisms.mechanism import Mechanism
@@ -362,7 +363,14 @@ def synthesize_records(
     numbers = PublishedNumbers.from_release(release)
     if numbers.order is not None:
         return matched_records(numbers, randomness)
-    return swapped_records(numbers, randomness, seconds=seconds, progress=progress, stop=stop)
+    return swapped_records(
+        numbers,
+        randomness,
+        targets=shrink_targets(numbers.targets),
+        seconds=seconds,
+        progress=progress,
+        stop=stop,
+    )
 
 
 def several_records(

@@ -143,7 +143,7 @@ class Ledger:
         if series is not None:
             if dataspace is not None:
                 raise InputError("a series declares its exact totals, and takes no dataspace")
-            _ = SeriesAccount(budget, series).margins  # refuses what cannot be kept
+            SeriesAccount(budget, series)  # refuses what cannot be kept
         if (dataspace is None) != (adjacency is None):
             raise InputError("give a ledger both a dataspace and an adjacency, or neither")
         # asked before the lock, too: its file would stay beside a file that is no ledger

@@ -1,0 +1,77 @@
+"""Noise of pairs is shrunk before records are made: margins stay, and tables come closer."""
+
+import numpy as np
+import pytest
+
+import semidp as sd
+from semidp.inference.records.record_assembly import PublishedNumbers, swapped_records
+from semidp.inference.records.shrinkage import shrink_pair, shrink_singular_values, shrink_targets
+from semidp.promise.noise.randomness import SeededRandomness
+
+
+def noisy_pair(seed: int, size: int = 12, sigma: float = 20.0):
+    """A table of two dependent features, and the same with noise."""
+    source = np.random.default_rng(seed)
+    rows, columns = source.dirichlet(np.ones(size), 2) * 60
+    truth = 5 * np.outer(rows, columns) * (1 + 0.8 * np.sin(np.add.outer(rows, 2 * columns)))
+    return truth, truth + source.normal(0, sigma, truth.shape), sigma
+
+
+def test_shrunk_tables_keep_their_margins_and_are_closer():
+    closer = 0
+    for seed in range(40):
+        truth, noisy, sigma = noisy_pair(seed)
+        shrunk = shrink_pair(noisy, sigma)
+        for axis in (0, 1):
+            assert shrunk.sum(axis=axis) == pytest.approx(noisy.sum(axis=axis), abs=1e-6)
+        closer += np.abs(shrunk - truth).sum() < np.abs(noisy - truth).sum()
+    assert closer == 40
+
+
+def test_a_wrong_scale_of_the_noise_is_worse():
+    """The twin: tables shrunk as if they had no noise, or far more of it, are farther off."""
+    right, none, far = 0.0, 0.0, 0.0
+    for seed in range(40):
+        truth, noisy, sigma = noisy_pair(seed)
+        right += np.abs(shrink_pair(noisy, sigma) - truth).sum()
+        none += np.abs(shrink_pair(noisy, sigma / 100) - truth).sum()
+        far += np.abs(shrink_pair(noisy, 30 * sigma) - truth).sum()
+    assert right < 0.9 * none
+    assert right < 0.9 * far
+
+
+def test_pure_noise_has_no_direction_left():
+    source = np.random.default_rng(3)
+    for size in (3, 10, 40):
+        noise = source.normal(0, 1, (size, 2 * size))
+        assert np.abs(shrink_singular_values(noise, 1.5)).max() == 0
+        assert np.abs(shrink_singular_values(noise, 0.2)).max() > 0
+
+
+def test_records_of_all_pairs_come_closer_to_the_truth():
+    source = np.random.default_rng(4)
+    hidden = source.integers(0, 3, 3000)
+    people = {
+        name: (hidden * 4 + source.integers(0, 5, 3000)) % 12 for name in ("a", "b", "c", "d")
+    }
+    data = {name: [f"{value:02d}" for value in column] for name, column in people.items()}
+    names = [*data]
+    pairs = [(one, two) for place, one in enumerate(names) for two in names[place + 1 :]]
+    plan = sd.Plan(
+        [sd.publish.TableRequest(pair, name="-".join(pair)) for pair in pairs],
+        features=[sd.Feature(name, [f"{level:02d}" for level in range(12)]) for name in names],
+    ).with_budget(sd.Budget.zcdp("0.02"))
+    release = sd.run(plan, data, SeededRandomness(1))
+    numbers = PublishedNumbers.from_release(release)
+    errors = []
+    for targets in (numbers.targets, shrink_targets(numbers.targets)):
+        records = swapped_records(numbers, SeededRandomness(2), targets=targets, seconds=5)
+        made = {name: np.array(column, dtype=int) for name, column in records.to_dict().items()}
+        total = 0.0
+        for one, two in pairs:
+            counts = [
+                np.bincount(some[one] * 12 + some[two], minlength=144) for some in (people, made)
+            ]
+            total += float(np.abs(counts[0] - counts[1]).sum())
+        errors.append(total)
+    assert errors[1] < 0.85 * errors[0]
