@@ -11,6 +11,8 @@ from semidp.cli import run
 from semidp.inference.design_weights import PopulationStrata, read_strata, weighted_estimates
 from semidp.inference.linear_estimates import SumErrors
 from semidp.inference.period_changes import Reading, _compare, compare_releases
+from semidp.present.series_words import plan_next
+from semidp.promise import Attendance, Series
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.publish import TableRequest
 from tests.redrawn import redrawn
@@ -304,3 +306,19 @@ def test_means_of_those_who_answered_are_not_weighted_by_strata_of_all():
     sizes = {(ward, answer): 50.0 for ward in "ab" for answer in ("no", "yes")}
     with pytest.raises(sd.Refused, match="nothing by ward"):
         weighted_estimates(made, PopulationStrata(("ward", "y answered"), sizes))
+
+
+def test_the_next_plan_asks_for_no_more_than_is_left(tmp_path):
+    ledger = sd.Ledger.create(
+        tmp_path / "ledger.json",
+        sd.Budget.zcdp(1),
+        series=Series("quarter", Attendance(4, consecutive=True)),
+    )
+    data = {"ward": [*"aab"] * 20}
+    for when, rho in (("2026Q1", "0.5"), ("2026Q2", "0.4")):
+        made = sd.release(
+            data, sd.table("ward"), levels={"ward": "ab"}, rho=rho, ledger=ledger, period=when
+        )
+    plan = plan_next(ledger.series_account(), made)
+    assert plan.period == "2026Q3"
+    assert plan.budget == sd.Budget.zcdp("0.1")

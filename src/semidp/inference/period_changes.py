@@ -108,11 +108,12 @@ def _join_errors(readings: Sequence[Reading], places: Sequence[Sequence[int]]) -
     return SumErrors(len(places[0]), tuple(parts))
 
 
-def _half_widths(errors: SumErrors, level: float) -> Floats:
+def _half_widths(errors: SumErrors, level: float, randomness: Randomness | None = None) -> Floats:
     """Half-widths of errors. Every law is symmetric, so that a difference has the law of a sum."""
     if errors.is_independent:
         return np.array(half_widths([errors.terms(row) for row in range(errors.sums)], level))
-    draws = np.abs(errors.draw(_DRAWS, SystemRandomness()))
+    source = SystemRandomness() if randomness is None else randomness
+    draws = np.abs(errors.draw(_DRAWS, source))
     return np.array([simulated_bound(draws[:, row], level) for row in range(errors.sums)])
 
 
@@ -391,7 +392,7 @@ def _compare(
         kept = level
         errors = _join_errors([before, after], places)
         grids = _sum_rounding([before, after], places)
-        half = _half_widths(errors, level) + grids
+        half = _half_widths(errors, level, randomness) + grids
         lower, upper = difference - half, difference + half
         each = (1 + level) / 2  # both hold at once with the level
         ends = before.intervals(places[0], each), after.intervals(places[1], each)

@@ -109,11 +109,20 @@ def share_budget(account: SeriesAccount, attendance: Attendance) -> Budget:
 
 def plan_next(account: SeriesAccount, release: ReleaseValue) -> Plan:
     """Return the plan of the next period, like a release of an earlier one, with an equal share of
-    the budget.
+    the budget, or with what is left if that is less.
     """
     following = account.next_period
     budget = share_budget(account, account.attendance)
-    period = None if following is None else format_period(following, account.series.unit)
+    if following is None:
+        return _with_budget(release.plan, budget)
+    period = format_period(following, account.series.unit)
+    left = account.remaining(following)
+    if left is None:
+        raise InputError(f"earlier periods leave nothing for {period}")
+    if account.each is None and account.measure(left.tradeoff()) < account.measure(
+        budget.tradeoff()
+    ):
+        budget = left
     return evolve(_with_budget(release.plan, budget), period=period)
 
 
