@@ -393,14 +393,12 @@ def _state(
 def _rescale(total: WeightedEstimate, kind: str, factor: float) -> WeightedEstimate:
     """A share or a mean from a total."""
     sampling = None if total.design_error is None else total.design_error * factor
-    return WeightedEstimate(
-        total.statistic,
-        kind,
-        total.labels,
-        total.value * factor,
-        total.noise_error * factor,
-        sampling,
-        total.lower * factor,
-        total.upper * factor,
-        total.level,
+    return replace(
+        total,
+        kind=kind,
+        value=total.value * factor,
+        noise_error=total.noise_error * factor,
+        design_error=sampling,
+        lower=total.lower * factor,
+        upper=total.upper * factor,
     )

@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from semidp.errors import InputError, Refused
 from semidp.inference.linear_estimates import Drawn, DrawnTable, SumErrors, simulated_bound
 from semidp.inference.measured import measured_table
+from semidp.promise.codec import Encodable
 from semidp.promise.exact import check_level
 from semidp.promise.mechanisms.mechanism import CellByCell
 from semidp.promise.noise.randomness import Randomness, SystemRandomness
@@ -193,7 +194,7 @@ class ChangedRow:
 
 
 @dataclass(frozen=True)
-class ChangeTest:
+class ChangeTest(Encodable):
     """A test that anything changed in a statistic between two periods.
 
     Parameters
@@ -213,15 +214,7 @@ class ChangeTest:
     p_value: float
     rows: int
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the test as plain values."""
-        return {
-            "statistic": self.statistic,
-            "from": self.start,
-            "to": self.end,
-            "p_value": self.p_value,
-            "rows": self.rows,
-        }
+    json_keys: ClassVar[Mapping[str, str | None]] = {"start": "from", "end": "to"}
 
 
 @dataclass(frozen=True, eq=False)
