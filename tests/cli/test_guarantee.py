@@ -304,7 +304,7 @@ def test_a_privacy_function_is_asked_for_the_distance(
     assert assessed(capsys, str(file), "--a", "2", "--rows", "2")["rho"] == 8
     nothing = assessed(capsys, str(file), "--a", "5")
     assert nothing["epsilon_tight"] is None
-    assert "100% of cases" in str(nothing["explanation"])
+    assert "at most 100 of 100" in str(nothing["explanation"])
     (tmp_path / "wards.csv").write_text("ward,count\na,3\nb,5\n")
     found = assessed(capsys, str(file), "--totals", str(tmp_path / "wards.csv"))
     assert (found["a"], found["rho"]) == (2, 2)

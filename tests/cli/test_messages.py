@@ -246,7 +246,7 @@ def test_a_budget_that_protects_nobody_is_warned_of(
     words = ("release", people(tmp_path), *TABLE, *budget)
     for more in (("--dry-run",), ("--out", "out")):
         assert (
-            "warning: This budget is so large that hardly anybody is protected"
+            "warning: This budget is so large that almost nobody is protected"
             in here(*words, *more).err
         )
     assert here(*words, "--dry-run", "--format", "json").json["warnings"]

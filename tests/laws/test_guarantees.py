@@ -161,7 +161,7 @@ def test_the_explanation_says_what_is_and_is_not_protected() -> None:
         "at most 3 records",
         "side information",
         "leave a single dataset",
-        "26%",
+        "at most 26 of 100",
     ):
         assert phrase in text
     assert "What is not protected: the exact statistics" in text

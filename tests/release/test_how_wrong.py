@@ -47,7 +47,7 @@ def test_the_terminal_says_how_wrong_a_cell_is() -> None:
     table = release.tables[0]
     error = float(table.standard_errors.max())
     line = next(line for line in summary(release).splitlines() if line.startswith("error"))
-    assert f"standard error {error:.1f} a cell" in line
+    assert f"standard error {error:.1f} per cell" in line
     assert "noise dominates no cell" in line
     assert "expected distance" not in summary(release)
 

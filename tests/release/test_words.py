@@ -66,7 +66,7 @@ def test_strength_claims_no_more_than_the_curve(curve: Tradeoff, delta: Fraction
     said = " ".join(
         strength(Guarantee(Dataspace.from_description("states"), Ball(2), curve), delta)
     )
-    (percent,) = re.findall(r"at most (\d+)% of cases", said)
+    (percent,) = re.findall(r"at most (\d+) of 100", said)
     assert int(percent) / 100 >= 1 - float(curve(0.95)) - 1e-12
     (epsilon, at), *_ = re.findall(r"\(([^,()]+), ([^()]+)\)-DP", said)
     assert exact(at) == delta
@@ -94,10 +94,10 @@ def test_each_number_of_the_guarantee_is_said_once_and_rounded_one_way() -> None
         page = re.sub(
             r"<svg.*?</svg>|<style.*?</style>|<[^>]+>", " ", release.report_html(), flags=re.DOTALL
         )
-        said = re.findall(r"at most (\S+)% of cases", page)
+        said = re.findall(r"at most (\S+) of 100", page)
         assert len(said) == 1
-        assert said == re.findall(r"at most (\S+)% of cases", str(release.guarantee.explain()))
-        assert said == re.findall(r"at most (\S+)% of cases", summary(release, "report.html"))
+        assert said == re.findall(r"at most (\S+) of 100", str(release.guarantee.explain()))
+        assert said == re.findall(r"at most (\S+) of 100", summary(release, "report.html"))
 
 
 def test_the_scale_of_the_noise_is_rounded_one_way() -> None:

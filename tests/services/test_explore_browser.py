@@ -161,7 +161,7 @@ def test_it_says_how_wrong_a_cell_is_and_where_noise_dominates(
     )
     assert done.returncode == 0, done.stderr
     said = re.search(
-        r"standard error ([\d.]+) a cell, 95% within ±([\d.]+) "
+        r"standard error ([\d.]+) per cell, 95% within ±([\d.]+) "
         r"\(expected counts about [\d,.]+; noise dominates (\d+)% of the cells\)",
         done.stdout,
     )

@@ -181,7 +181,7 @@ def _errors_beside(found: Prepared | PreparedBlocks) -> list[tuple[str, str, str
             one = request.parts_calibrate(request.parts_space(scope))
             for number, table in enumerate(request.tables):
                 before, after = (
-                    f"standard error {each.rms_error(number):.1f} a cell"
+                    f"standard error {each.rms_error(number):.1f} per cell"
                     for each in (one, mechanism)
                 )
                 lines.append((" by ".join(table.features), before, after))

@@ -112,7 +112,7 @@ def _list_tables(title: str, tables: Sequence[ProposedTable]) -> list[tuple[str,
     rows: list[tuple[str, str]] = []
     for table in tables[:_SHOWN]:
         sizes = (
-            f"standard error {table.error:.3g} a cell, {table.mean_count:.3g} records in an"
+            f"standard error {table.error:.3g} per cell, {table.mean_count:.3g} records in an"
             " average one"
         )
         rows.append(

@@ -324,7 +324,7 @@ class Guarantee(Encodable):
         return (
             "What an attacker may know: side information matters here. That is what somebody knows"
             " about the data from elsewhere. Without exact statistics a guarantee holds even"
-            " against somebody who knows all other records. Beside exact statistics it does not."
+            " against somebody who knows all other records. With exact statistics it does not."
             " Somebody who knows that some records are not in the data can rule out the datasets"
             " that contain them. Then nobody can pretend to have such a record. In the extreme,"
             " side information and the exact statistics together leave a single dataset, and then"
@@ -424,32 +424,41 @@ def read_document(path: Path, what: str) -> dict[str, Any]:
 
 
 def attacker_sentence(tradeoff: Tradeoff, protection: Protection | None = None) -> str:
-    """Sentence on the success of the best attacker at two records, in whole percent rounded up.
+    """Two sentences on the success of the best attacker, in whole percent rounded up.
 
     A number rounded down would flatter the guarantee.
 
     >>> from semidp.promise.tradeoff.curves import gaussian
     >>> attacker_sentence(gaussian(1))
-    'The best attacker ... tells your record from another possible one in at most 26% of cases,
-    where guessing ... 5%.'
+    'Suppose an attacker tries to tell your record from another possible one, and tolerates 5 false
+    alarms in 100 attempts. The best attack succeeds in at most 26 of 100; guessing succeeds in 5.'
     >>> attacker_sentence(gaussian(1), Protection("patient", 5, "stays"))
-    'The best attacker ... tells your list of stays from another possible one in at most 26% of
-    cases, where ... 5%.'
+    'Suppose an attacker tries to tell your list of stays from another ... guessing succeeds in 5.'
     """
     if tradeoff.is_trivial:
         return (
             "Everything here is published exactly, or follows from what is: the noise adds nothing."
         )
-    power = 1 - float(tradeoff(float(1 - _FALSE_ALARMS)))
     yours = "record"
     if protection is not None and protection.times > 1:
         yours = f"list of {protection.records}"
-    percent = min(math.ceil(100 * power + 1e-9), 100)
-    guessing = f"{float(_FALSE_ALARMS):.0%}"
+    guessing = int(100 * _FALSE_ALARMS)
     return (
-        f"The best attacker who accepts {guessing} false alarms tells your {yours} from another"
-        f" possible one in at most {percent}% of cases, where guessing would give {guessing}."
+        f"Suppose an attacker tries to tell your {yours} from another possible one, and tolerates"
+        f" {guessing} false alarms in 100 attempts. The best attack succeeds in at most"
+        f" {count_successes(tradeoff)} of 100; guessing succeeds in {guessing}."
     )
+
+
+def count_successes(tradeoff: Tradeoff) -> int:
+    """Number of 100 attempts in which the best attacker succeeds at 5% false alarms, rounded up.
+
+    >>> from semidp.promise.tradeoff.curves import gaussian
+    >>> count_successes(gaussian(1)), count_successes(gaussian(10))
+    (26, 100)
+    """
+    power = 1 - float(tradeoff(float(1 - _FALSE_ALARMS)))
+    return min(math.ceil(100 * power + 1e-9), 100)
 
 
 @dataclass(frozen=True)

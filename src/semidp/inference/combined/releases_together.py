@@ -427,7 +427,7 @@ class CombinedTables(Published):
         for table in self.tables:
             largest = _largest_error(table)
             cells = count_noun(table.schema.size, "cell")
-            text = f"{table.name}: standard error at most {largest} a cell, {cells}"
+            text = f"{table.name}: standard error at most {largest} per cell, {cells}"
             lines.append(("estimate", text))
         return lines
 

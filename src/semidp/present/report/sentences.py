@@ -113,10 +113,10 @@ def strength(guarantee: Guarantee, report_delta: Fraction) -> list[str]:
     ...             Fraction(1, 10**9),
     ...         )
     ...     )
-    The best attacker ... 26% of cases, where guessing would give 5%. μ = 1 (Gaussian DP), which is
+    Suppose an attacker ... at most 26 of 100; guessing succeeds in 5. μ = 1 (Gaussian DP), which is
     (6.17394, 1e-9)-DP
-    The best ... 26% of cases, ... μ = 1 (Gaussian DP), which is (6.17394, 1e-9)-DP, for exchanges
-    of one person
+    Suppose an attacker ... at most 26 of 100; ... μ = 1 (Gaussian DP), which is
+    (6.17394, 1e-9)-DP, for exchanges of one person
     """
     if guarantee.tradeoff.is_trivial:
         return ["The release says nothing beyond the exact totals."]
@@ -159,7 +159,7 @@ def explain_protection(release: ReleaseFiles) -> list[str]:
 
 
 def weakness(guarantee: Guarantee | None) -> tuple[str, ...]:
-    """Warn of a guarantee that is none to speak of: the best attacker is all but certain.
+    """Warn of a guarantee too weak to matter: the best attacker is nearly certain.
 
     >>> from semidp.promise.spaces.adjacency import Ball
     >>> from semidp.promise.tradeoff.curves import gaussian
@@ -175,7 +175,7 @@ def weakness(guarantee: Guarantee | None) -> tuple[str, ...]:
         return ()
     return (
         (
-            "This budget is so large that hardly anybody is protected: an attacker who tries to"
+            "This budget is so large that almost nobody is protected: an attacker who tries to"
             " tell two datasets apart almost always succeeds."
         ),
     )

@@ -134,8 +134,8 @@ class Columns:
         numbers: Mapping[str, NDArray[Any]],
         meanings: Mapping[str, str] | None = None,
     ) -> "Columns":
-        """Return numbers for every cell of a schema, one row a cell, with the labels of every depth
-        of its features.
+        """Return numbers for every cell of a schema, one row per cell, with the labels of every
+        depth of its features.
         """
         labels: list[Labels] = []
         stride = schema.size

@@ -10,9 +10,7 @@ from semidp.promise.exact import format_rounded_up, sqrt_up
 from semidp.promise.tradeoff.function import Tradeoff
 
 CLAIM_TEXTS = {
-    "exact": (
-        "exact: the proof is about the very whole numbers that were drawn, without any rounding"
-    ),
+    "exact": ("exact: the proof covers the integers actually sampled"),
     "ideal": (
         "ideal arithmetic: the proof is for real-valued noise; the output was rounded to whole"
         " numbers first"
@@ -264,13 +262,13 @@ def errors_text(errors: Mapping[str, float]) -> str:
     ...         "widest": 4.0,
     ...     }
     ... )
-    'standard error 1.155 a cell (1 to 2), 95% within ±2 to ±4'
+    'standard error 1.155 per cell (1 to 2), 95% within ±2 to ±4'
     """
     low, high = four_digits(errors["smallest"]), four_digits(errors["largest"])
     span = "" if low == high else f" ({low} to {high})"
     # Large tables have no intervals.
     within = f", 95% {within_text(errors, four_digits)}" if "widest" in errors else ""
-    return f"standard error {four_digits(errors['standard_error'])} a cell{span}{within}"
+    return f"standard error {four_digits(errors['standard_error'])} per cell{span}{within}"
 
 
 def name_tradeoff(tradeoff: Tradeoff) -> str | None:

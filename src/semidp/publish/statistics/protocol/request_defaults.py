@@ -181,7 +181,7 @@ class RequestDefaults:
     def refuse_units(self) -> None:
         """Refuse it: beside linked units tables of both are built, and nothing else."""
         raise InputError(
-            "beside linked units only tables are built: release other statistics of members alone"
+            "linked units support tables only: release other statistics of members separately"
         )
 
     @property

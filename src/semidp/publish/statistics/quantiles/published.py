@@ -99,7 +99,7 @@ class GroupQuantiles(ByBlocks):
         space = self.space
         if space.level is None:
             raise InputError(
-                "no intervals were chosen beside the quantiles: ask for them with a level"
+                "no intervals were chosen with the quantiles: ask for them with a level"
             )
         values, chosen = self.values(block), self._chosen_values(block)
         about = About.sampling if space.sampling else About.noise

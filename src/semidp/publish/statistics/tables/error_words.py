@@ -94,7 +94,7 @@ class CellErrors:
         >>> CellErrors(
         ...     "table", 8, {"standard_error": 4.2, "smallest": 4.2, "largest": 4.2}, 2, 8
         ... ).line()
-        'standard error 4.2 a cell; noise dominates 25% of the cells'
+        'standard error 4.2 per cell; noise dominates 25% of the cells'
         """
         if not self.errors["largest"]:
             return "no error: the exact totals fix every cell"
@@ -103,7 +103,7 @@ class CellErrors:
         within = f", 95% {within_text(self.errors, error_text)}" if "widest" in self.errors else ""
         error = error_text(self.errors["standard_error"]) if span else high
         hidden = dominated_text(self.dominated, self.cells)
-        return f"standard error {error} a cell{span}{within}; {hidden}"
+        return f"standard error {error} per cell{span}{within}; {hidden}"
 
     def row(self) -> tuple[str, ...]:
         """Return a row of a list of tables, as `HEADINGS` names its columns."""
@@ -137,7 +137,7 @@ def combine_cell_errors(tables: Sequence[CellErrors]) -> CellErrors:
     >>> one = CellErrors("a", 1, {"standard_error": 3.0, "smallest": 3.0, "largest": 3.0}, 1, 1)
     >>> other = CellErrors("b", 3, {"standard_error": 1.0, "smallest": 1.0, "largest": 1.0}, 0, 3)
     >>> combine_cell_errors([one, other]).line()
-    'standard error 1.7 a cell (1.0 to 3.0); noise dominates 25% of the cells'
+    'standard error 1.7 per cell (1.0 to 3.0); noise dominates 25% of the cells'
     """
     cells = sum(table.cells for table in tables)
     noisy = sum(table.noisy for table in tables)

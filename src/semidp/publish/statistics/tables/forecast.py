@@ -56,8 +56,8 @@ class TableForecast:
     ...     {"smallest": 0.0, "median": 40.0, "largest": 90.0},
     ...     0.25,
     ... ).line()
-    'standard error 1.2 a cell, 95% within ±2.352 (expected counts about 40; noise dominates 25% of
-    the cells)'
+    'standard error 1.2 per cell, 95% within ±2.352 (expected counts about 40; noise dominates 25%
+    of the cells)'
     """
 
     listed: ClassVar[str] = "tables"

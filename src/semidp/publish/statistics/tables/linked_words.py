@@ -53,9 +53,8 @@ class LinkedForecast:
         """Say how large the errors are."""
         if not self.largest:
             return "exact: the published totals fix every cell"
-        return (
-            f"standard error {error_text(self.typical)} a cell, {error_text(self.largest)} at most"
-        )
+        typical, largest = error_text(self.typical), error_text(self.largest)
+        return f"standard error {typical} per cell, {largest} at most"
 
     def to_json(self) -> dict[str, Any]:
         """Return it as plain values."""

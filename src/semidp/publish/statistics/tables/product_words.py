@@ -82,7 +82,7 @@ class ErrorsOfTable:
         low = error_text(self.errors["smallest"])
         high = error_text(self.errors["largest"])
         span = high if low == high else f"{low} to {high}"
-        errors = f"standard error {span} a cell"
+        errors = f"standard error {span} per cell"
         if "widest" in self.errors:
             errors += f", 95% {within_text(self.errors, error_text)}"
         return f"{self.name}: {errors}, {count_noun(self.cells, 'cell')}"

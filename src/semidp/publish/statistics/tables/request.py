@@ -387,7 +387,7 @@ def read_tables(document: Mapping[str, Any]) -> list[TablesRequest]:
     if budget is None:
         if objective is not None:
             raise InputError(
-                "an objective is for tables that share a budget: give epsilon, rho or mu beside it"
+                "an objective is for tables that share a budget: also give epsilon, rho or mu"
             )
         return [*requests, *([TablesRequest(without)] if without else [])]
     if not without:

@@ -72,7 +72,7 @@ def section(result: "PublishedTables", form: Form | None) -> Section:
         paragraphs=[table_summary(result)],
         cells=cells,
         figure=figure,
-        figure_label="Expected loss of this release beside ordinary differential privacy",
+        figure_label="Expected loss of this release compared with ordinary differential privacy",
         caption=_LOSS_CAPTION,
     )
 
@@ -120,7 +120,7 @@ def file_words(result: "PublishedTables", form: Form | None) -> list[tuple[str, 
     """Say what the two files of a table hold."""
     counts, measurements = result.files(form)
     return [
-        (counts, f"the published counts of {title(result)}, one row a cell"),
+        (counts, f"the published counts of {title(result)}, one row per cell"),
         (measurements, f"the measurements of {title(result)} before fitting, for statisticians"),
     ]
 
