@@ -140,31 +140,31 @@ def test_ordinary_guarantees_are_grouped_semi_dp_first(path: Path) -> None:
 
 
 def test_each_kind_of_budget(path: Path) -> None:
-    assert fits(gaussian(1), Budget.gdp(1))
-    assert not fits(gaussian("1.0001"), Budget.gdp(1))
-    assert fits(compose(gaussian("0.6"), approximate("0.5")), Budget.gdp(1))
-    assert not fits(compose(gaussian("0.6"), approximate(2)), Budget.gdp(1))
-    assert fits(approximate(1, "1e-6"), Budget.approximate(1, "1e-6"))
+    assert fits([gaussian(1)], Budget.gdp(1))
+    assert not fits([gaussian("1.0001")], Budget.gdp(1))
+    assert fits([compose(gaussian("0.6"), approximate("0.5"))], Budget.gdp(1))
+    assert not fits([compose(gaussian("0.6"), approximate(2))], Budget.gdp(1))
+    assert fits([approximate(1, "1e-6")], Budget.approximate(1, "1e-6"))
     assert fits(
-        compose(approximate("0.5", "5e-7"), approximate("0.5", "5e-7")),
+        [compose(approximate("0.5", "5e-7"), approximate("0.5", "5e-7"))],
         Budget.approximate(1, "1e-6"),
     )
-    assert not fits(approximate(1, "1.1e-6"), Budget.approximate(1, "1e-6"))
-    assert fits(zcdp("0.02"), Budget.approximate(1, "1e-6"))
-    assert not fits(zcdp("0.1"), Budget.approximate(1, "1e-6"))
-    assert fits(compose(*(approximate("0.1") for _ in range(10))), Budget.pure(1))
-    assert fits(laplace(1), Budget.pure(1))
-    assert fits(approximate(1), Budget.zcdp("0.5"))
+    assert not fits([approximate(1, "1.1e-6")], Budget.approximate(1, "1e-6"))
+    assert fits([zcdp("0.02")], Budget.approximate(1, "1e-6"))
+    assert not fits([zcdp("0.1")], Budget.approximate(1, "1e-6"))
+    assert fits([compose(*(approximate("0.1") for _ in range(10)))], Budget.pure(1))
+    assert fits([laplace(1)], Budget.pure(1))
+    assert fits([approximate(1)], Budget.zcdp("0.5"))
     with pytest.raises(Refused, match="another kind of budget"):
-        fits(approximate(1, "1e-6"), Budget.zcdp(1))
+        fits([approximate(1, "1e-6")], Budget.zcdp(1))
 
 
 @given(st.lists(st.fractions(Fraction(1, 100), 1, max_denominator=100), min_size=1, max_size=12))
 @settings(max_examples=40, deadline=None)
 def test_what_fits_is_the_sum(rhos: list[Fraction]) -> None:
     total = compose(*map(zcdp, rhos))
-    assert fits(total, Budget.zcdp(sum(rhos)))
-    assert not fits(total, Budget.zcdp(sum(rhos) - Fraction(1, 10**9)))
+    assert fits([total], Budget.zcdp(sum(rhos)))
+    assert not fits([total], Budget.zcdp(sum(rhos) - Fraction(1, 10**9)))
 
 
 def test_a_ledger_is_created_once(path: Path) -> None:

@@ -25,6 +25,7 @@ from semidp.promise.tradeoff.budget import Budget
 from semidp.promise.tradeoff.composition import Composed, Grouped, compose
 from semidp.promise.tradeoff.function import Tradeoff
 from semidp.promise.tradeoff.polygons import Approximate
+from semidp.promise.tradeoff.smooth import ZCDP, Gaussian
 
 
 @dataclass(frozen=True)
@@ -215,7 +216,7 @@ class Account:
         budget.
         """
         account = self.join_charge(guarantee, label, measured)
-        if not fits(account.semi_first(), self.budget):
+        if not fits([charge.spent for charge in account.charges], self.budget):
             raise BudgetExceeded(
                 f"charging {label!r} would exceed the ledger's budget of {self.budget}: nothing was"
                 " released or charged; ask for a smaller budget, or open a new ledger if the data"
@@ -336,33 +337,67 @@ def find_disagreement(
     return None
 
 
-def fits(total: Tradeoff, budget: Budget) -> bool:
-    """Whether a curve provably stays within a budget.
+def fits(curves: Sequence[Tradeoff], budget: Budget) -> bool:
+    """Whether mechanisms provably stay within a budget together, each of which but the first may
+    have been chosen, with its curve, from the results of those before it.
 
-    >>> from semidp.promise.tradeoff.curves import gaussian, zcdp
-    >>> fits(gaussian(1), Budget.zcdp("1/2")), fits(gaussian(1), Budget.zcdp("0.49"))
+    Curves that are chosen so do not compose: what is added up must be numbers, whose sum stays
+    within a limit that was fixed before (a privacy filter). These are rho, mu², epsilon and delta
+    (Rogers, Roth, Ullman and Vadhan 2016; Feldman and Zrnic 2021; Smith and Thakurta 2022). For a
+    budget in (epsilon, delta) the first curve says which of them, since nothing was seen before it.
+
+    >>> from semidp.promise.tradeoff.curves import approximate, gaussian, zcdp
+    >>> fits([gaussian(1)], Budget.zcdp("1/2")), fits([gaussian(1)], Budget.zcdp("0.49"))
     (True, False)
-    >>> fits(zcdp(1), Budget.pure(10))
+    >>> fits([approximate(1), approximate(1)], Budget.approximate(1, "0.35"))  # δ(1) = 0.34
+    False
+    >>> fits([zcdp(1)], Budget.pure(10))
     Traceback (most recent call last):
     semidp.errors.Refused: these mechanisms satisfy no pure guarantee: use a ledger with another
     kind of budget
     """
+    total = compose(*curves)
     if budget.rho is not None:
         return _is_within_limit(total.implied_rho(), budget.rho, "zero-concentrated")
     if budget.mu is not None:
         # Squares of Gaussian parts are exact, so that a budget can be spent to the end.
         square = square_of_mu(total)
-        if square is not None:
-            return square <= budget.mu**2
-        return total >= budget.tradeoff()
+        if square is None and len(curves) == 1:
+            return total >= budget.tradeoff()
+        return _is_within_limit(square, budget.mu**2, "Gaussian")
     assert budget.epsilon is not None, "a budget has rho, mu or epsilon"
     if not budget.delta:
         return _is_within_limit(total.implied_epsilon(), budget.epsilon, "pure")
     # Composed curves are rounded. Exact sums of the parts let a budget be spent to the end.
     epsilon, delta = _basic(total)
-    if epsilon <= budget.epsilon and delta <= budget.delta:
+    is_basic = epsilon <= budget.epsilon and delta <= budget.delta
+    if len(curves) <= 1:
+        return is_basic or total.delta(budget.epsilon) <= budget.delta
+    first, *later = curves
+    if 0 < _basic(first)[1] < 1:
+        if delta == 1:
+            raise _refuse_unlike("epsilon and delta")
+        return is_basic
+    if is_basic and not delta:
+        # No loss is beyond epsilon on this path, whatever the other sum allows on others.
         return True
-    return total.delta(budget.epsilon) <= budget.delta
+    if square_of_mu(first) is not None:
+        square = square_of_mu(compose(*later))
+        if square is None:
+            raise _refuse_unlike("mu")
+        return compose(first, Gaussian(square)).delta(budget.epsilon) <= budget.delta
+    rho = total.implied_rho()
+    if rho is None:
+        raise _refuse_unlike("rho")
+    return ZCDP(rho).delta(budget.epsilon) <= budget.delta
+
+
+def _refuse_unlike(number: str) -> Refused:
+    """Say that charges have no number in common that could be added up."""
+    return Refused(
+        f"a ledger in epsilon and delta adds up {number} of its releases, as its first one decided,"
+        " because later ones may depend on results; one of them has none: use a ledger in rho or mu"
+    )
 
 
 def _is_within_limit(spent: Fraction | None, limit: Fraction, kind: str) -> bool:

@@ -162,7 +162,7 @@ class SeriesAccount:
             raise InputError(
                 "a budget for each period is for a series in epsilon, and of the same kind"
             )
-        if each is not None and not fits(self._compose_each(each), self.budget):
+        if each is not None and not fits([self._compose_each(each)], self.budget):
             raise InputError(
                 f"{self.series.attendance.bound} periods of {each} exceed the budget of"
                 f" {self.budget}: give each period less"
@@ -320,8 +320,7 @@ class SeriesAccount:
     def remaining(self, period: int) -> Budget | None:
         """Return what releases of a period may still spend; None where that is nothing."""
         if self.each is not None:
-            spent = self._spent_in(period)
-            return self.each if spent is None else None
+            return None if self._curves_in(period) else self.each
         left = self.limit - self.find_worst(within=period)[0]
         if left <= 0:
             return None
@@ -337,9 +336,16 @@ class SeriesAccount:
                 kept.append(cost.periods)
         return tuple(kept)
 
-    def _spent_in(self, period: int) -> Tradeoff | None:
-        curves = [cost.spent for cost in self.costs if period in cost.periods.numbers]
-        return compose(*curves) if curves else None
+    def _curves_in(self, period: int) -> list[Tradeoff]:
+        """What each release spent that has data of a period, in the order of their charges."""
+        own = {periods: iter(account.charges) for periods, account in self.accounts.items()}
+        curves = []
+        for charge in self.charges:
+            assert charge.periods is not None, "the charges of a series have periods"
+            spent = next(own[charge.periods]).spent
+            if period in charge.periods.numbers:
+                curves.append(spent)
+        return curves
 
     def add_charge(
         self,
@@ -445,8 +451,7 @@ class SeriesAccount:
         each = self.each
         if each is not None:
             for number in periods.numbers:
-                spent = self._spent_in(number)
-                if spent is not None and not fits(spent, each):
+                if not fits(self._curves_in(number), each):
                     name = format_period(number, self.series.unit)
                     raise BudgetExceeded(
                         f"charging {label!r} would exceed the budget of {each} for {name}: nothing"
