@@ -5,14 +5,18 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 TESTS  := $(VENV)/.tests-installed
 LOCK   := requirements.lock
-PIP_INSTALL := -m pip install --quiet --disable-pip-version-check -c $(LOCK)
-PIP    := $(BIN)/python $(PIP_INSTALL)
+TESTLOCK := requirements-test.lock
+# Versions alone: pip accepts no hashes next to an editable package or an extra that is not locked.
+PINS   := build/constraints.txt
+PIP_QUIET := -m pip install --quiet --disable-pip-version-check
+PIP_LOCKED := $(PIP_QUIET) --require-hashes -r
+PIP_PINNED := $(PIP_QUIET) -c $(PINS)
 # Two workers on two cores: more threads of linear algebra only wait for each other. Bytecode is kept even where the
 # environment says otherwise: without it each of some 200 processes that tests start compiles 400 modules, half a second.
 QUICKLY := OPENBLAS_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test laws test-long lint fuzz mutants proofs test-services docs notebook studies bench dist lock clean
+.PHONY: help demo test laws test-long lint fuzz mutants proofs test-services test-versions docs notebook studies bench dist lock sbom wheelhouse clean
 
 help:           ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -21,12 +25,16 @@ $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "semidp needs Python 3.11 or newer; set PYTHON=python3.x"; exit 2; }
 	$(PYTHON) -m venv $(VENV)
 
+$(PINS): $(TESTLOCK)
+	@mkdir -p build && sed -n 's/^\([a-z0-9].*\) \\$$/\1/p' $(TESTLOCK) > $@
+
 $(STAMP): pyproject.toml $(LOCK) | $(BIN)/python
-	$(PIP) -e .
+	$(BIN)/python $(PIP_LOCKED) $(LOCK)
+	$(BIN)/python $(PIP_QUIET) --no-deps -e .
 	@touch $@
 
-$(TESTS): $(STAMP)
-	$(PIP) -e '.[test]'
+$(TESTS): $(STAMP) $(TESTLOCK)
+	$(BIN)/python $(PIP_LOCKED) $(TESTLOCK)
 	@touch $@
 
 demo: $(STAMP)  ## the main job on an embedded real table
@@ -61,8 +69,8 @@ proofs:         ## the machine-checked proofs: installs Coq, checks all of them 
 test-services: $(STAMP)  ## the same engines on real PostgreSQL and Spark, the report and the page in real Chromium, Tumult
 	tests/services/run
 
-$(VENV)/.installed-docs: $(STAMP)
-	$(PIP) -e '.[docs]'
+$(VENV)/.installed-docs: $(STAMP) $(PINS)
+	$(BIN)/python $(PIP_PINNED) -e '.[docs]'
 	@touch $@
 
 docs: $(VENV)/.installed-docs $(TESTS)  ## the documentation site, into build/site; its notebook and the long pages are executed again
@@ -77,27 +85,47 @@ notebook: $(VENV)/.installed-docs  ## execute docs/notebook.ipynb and keep its o
 studies: $(STAMP)  ## every figure of the paper at full size, into build/studies
 	$(BIN)/semidp reproduce --out build/studies --force
 
-$(VENV)/.installed-bench: $(TESTS)
-	$(PIP) -e '.[test,bench]'
+$(VENV)/.installed-bench: $(TESTS) $(PINS)
+	$(BIN)/python $(PIP_PINNED) -e '.[test,bench]'
 	@touch $@
 
 bench: $(VENV)/.installed-bench  ## side by side with peers, ratios against targets (installs Java and Spark for one row)
 	tests/services/run --install
 	$(BIN)/python benchmarks/run.py
 
-dist:           ## wheel and sdist, into dist; the wheel is installed into an empty environment and runs the demo
+dist: $(PINS)   ## wheel and sdist, built twice and compared byte for byte; the wheel runs the demo in an empty environment
 	rm -rf dist build/dist
 	$(PYTHON) -m venv build/dist/maker
-	build/dist/maker/bin/python $(PIP_INSTALL) 'build>=1.2,<2'
+	build/dist/maker/bin/python $(PIP_PINNED) 'build>=1.2,<2'
 	build/dist/maker/bin/python -m build --outdir dist .
+	build/dist/maker/bin/python -m build --outdir build/dist/again .
+	for file in dist/*; do cmp $$file build/dist/again/$${file#dist/} || exit 1; done
 	$(PYTHON) -m venv build/dist/empty
-	build/dist/empty/bin/python $(PIP_INSTALL) dist/*.whl
+	build/dist/empty/bin/python $(PIP_LOCKED) $(LOCK)
+	build/dist/empty/bin/python $(PIP_QUIET) --no-deps dist/*.whl
 	cd build/dist && empty/bin/semidp demo --out demo
 
-lock:           ## write requirements.lock anew, from the newest versions that fit together
+lock:           ## write both lock files anew (versions and hashes), from the newest versions that fit together
 	rm -rf build/lock && $(PYTHON) -m venv build/lock
-	build/lock/bin/python -m pip install --quiet --disable-pip-version-check '.[test]'
-	{ head -n 1 $(LOCK); build/lock/bin/python -m pip freeze --exclude semidp; } > build/$(LOCK) && mv build/$(LOCK) $(LOCK)
+	build/lock/bin/python $(PIP_QUIET) uv
+	build/lock/bin/uv $(COMPILE) --upgrade pyproject.toml -o $(LOCK)
+	build/lock/bin/uv $(COMPILE) --upgrade pyproject.toml --extra test -o $(TESTLOCK)
+
+COMPILE := pip compile --quiet --universal --generate-hashes --python-version 3.11 --no-header --no-annotate
+
+test-versions:  ## a smoke suite with the oldest versions that pyproject allows, and with the newest
+	supply/test_versions $(PYTHON)
+
+sbom: $(STAMP)  ## build/sbom.cdx.json (CycloneDX) from the lock, and docs/licenses.md
+	$(PYTHON) -m venv build/sbom
+	build/sbom/bin/python $(PIP_QUIET) 'cyclonedx-bom>=7,<8'
+	build/sbom/bin/cyclonedx-py requirements $(LOCK) --pyproject pyproject.toml --output-reproducible --of JSON -o build/sbom.cdx.json
+	$(BIN)/python supply/licenses.py
+
+wheelhouse: dist ## dist/wheelhouse: semidp and all it needs, for machines without a network; tried with the network off
+	$(PYTHON) -m pip download --quiet --require-hashes -r $(LOCK) -d dist/wheelhouse
+	cp dist/*.whl dist/wheelhouse
+	supply/try_wheelhouse dist/wheelhouse $(PYTHON)
 
 clean:          ## remove everything that was built
 	rm -rf $(VENV) .venv-services .venv-tumult .venv-peers build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
