@@ -54,6 +54,7 @@ from semidp.cli.resume import discard, resume
 from semidp.cli.synthesize import synthesize
 from semidp.cli.test import association
 from semidp.errors import SemidpError
+from semidp.promise.system import ENDING_SIGNALS
 from semidp.publish.statistics.registry import statistic_settings
 
 _NUMBERS = ("Input should be greater", "Input should be less", "Input should be a valid integer")
@@ -100,8 +101,6 @@ app = typer.Typer(
 INTERRUPTED = 130
 CLOSED_PIPE = 141
 _SIGNALLED = 128  # what a shell adds to the number of the signal that ended a command
-# no SIGHUP on Windows
-_ENDING = (signal.SIGINT, signal.SIGTERM, *filter(None, [getattr(signal, "SIGHUP", None)]))
 _PATIENCE = 1.5
 """Seconds that an interrupted command is given to end by itself."""
 _interrupts: list[int] = []
@@ -331,7 +330,7 @@ def main() -> None:
     and nothing else was asked for.
     """
     _open_closed_streams()
-    for number in _ENDING:
+    for number in ENDING_SIGNALS:
         # A shell starts background commands with SIGINT ignored, and that is kept.
         if signal.getsignal(number) not in (signal.SIG_IGN, None):
             signal.signal(number, _interrupt)
@@ -394,7 +393,7 @@ def _watch_interrupts() -> None:
 
 def _leave_in_time(ours: socket.socket, _kept_open: socket.socket) -> None:
     while number := int.from_bytes(ours.recv(1)):
-        if number not in _ENDING:
+        if number not in ENDING_SIGNALS:
             continue
         # The orderly end comes first: it closes what is open and puts the terminal right.
         time.sleep(_PATIENCE)

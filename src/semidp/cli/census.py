@@ -102,11 +102,13 @@ def write_study(folder: Path, name: str, module: Study, table: Tidy) -> list[str
     their names.
     """
     written = [f"{name}.csv", f"{name}.png"]
-    (folder / written[0]).write_text(table.csv(), encoding="utf-8")
+    (folder / written[0]).write_text(table.csv(), encoding="utf-8", newline="\n")
     (folder / written[1]).write_bytes(png(module.plot(table)))
     listed = sorted({*study_files(folder), *written} - {MANIFEST})
     document = {"schema_version": 1, "files": listed}
-    (folder / MANIFEST).write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+    (folder / MANIFEST).write_text(
+        json.dumps(document, indent=2) + "\n", encoding="utf-8", newline="\n"
+    )
     return written
 
 

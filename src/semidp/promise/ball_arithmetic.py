@@ -5,7 +5,6 @@ is computed lives with the tradeoff functions; nothing here knows about privacy.
 """
 
 import math
-import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ from fractions import Fraction
 from typing import Any
 
 from semidp.promise.exact import bisection, round_down, round_up
+from semidp.promise.system import run_after_fork
 
 RealBall = Any
 """A `flint.arb`; python-flint has no type information."""
@@ -30,10 +30,8 @@ def _new_lock() -> None:
     _turn = threading.RLock()
 
 
-if hasattr(os, "register_at_fork"):
-    # A thread that holds the lock does not exist in a forked child, which would wait for it for
-    # ever.
-    os.register_at_fork(after_in_child=_new_lock)
+# A thread that holds the lock does not exist in a forked child, which would wait for it for ever.
+run_after_fork(_new_lock)
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from semidp.errors import InputError
+from semidp.promise.system import open_for_reading
 
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
@@ -170,8 +171,7 @@ def regular_file(path: Path, within: Path | None = None) -> int:
         os.path.realpath(within)
     ):
         raise InputError(f"{path} is a link that leads out of its folder")
-    # To open a pipe would otherwise wait for somebody who writes to it.
-    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    handle = open_for_reading(path)
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
         raise InputError(f"{path} is not a regular file")

@@ -19,6 +19,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from semidp.errors import InputError, Occupied
+from semidp.promise.system import copy_group, sync_folder
 
 _SCRAP = re.compile(
     r"\.semidp-(?P<name>.+)\.(?:[0-9a-f]{8}(?:\.old)?|unfinished\.json|lock)", re.DOTALL
@@ -398,17 +399,5 @@ def copy_permissions(old: Path, new: Path) -> None:
     """
     with contextlib.suppress(OSError):
         old_status = old.stat()
-        if hasattr(os, "chown"):
-            with contextlib.suppress(OSError):
-                os.chown(new, -1, old_status.st_gid)
+        copy_group(old_status.st_gid, new)
         new.chmod(stat.S_IMODE(old_status.st_mode))
-
-
-def sync_folder(folder: Path) -> None:
-    """Make moves in a folder outlast a power failure, where the system can open folders."""
-    if hasattr(os, "O_DIRECTORY"):
-        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)

@@ -24,8 +24,8 @@ from semidp.promise.files import (
     rename,
     scrap_beside,
     sweep,
-    sync_folder,
 )
+from semidp.promise.system import sync_folder
 
 
 @contextlib.contextmanager

@@ -170,14 +170,18 @@ class ReleaseFiles(ReleaseValue, ABC):
             self.write_workbook(folder / WORKBOOK)
             names.append(WORKBOOK)
         if self.presentation.places is not None:
-            (folder / MAP).write_text(_text(self.presentation.places.to_json()), encoding="utf-8")
+            (folder / MAP).write_text(
+                _text(self.presentation.places.to_json()), encoding="utf-8", newline="\n"
+            )
             names.append(MAP)
         document, space = self.to_json(), self.scope.dataspace
         if self.sources:
             document["combination"] = self._write_sources(folder, progress)
         if self.partition is not None:
             (folder / PARTS).write_text(
-                _text([part.to_json() for part in self.partition.parts]), encoding="utf-8"
+                _text([part.to_json() for part in self.partition.parts]),
+                encoding="utf-8",
+                newline="\n",
             )
             names.append(PARTS)
         levels = sum(len(feature.levels) for feature in space.schema.features)
@@ -185,16 +189,16 @@ class ReleaseFiles(ReleaseValue, ABC):
         for key, file in _DOCUMENTS.items() if many else ():
             if key not in document:
                 continue
-            (folder / file).write_text(_text(document[key]), encoding="utf-8")
+            (folder / file).write_text(_text(document[key]), encoding="utf-8", newline="\n")
             names.append(file)
             document[key] = {"file": file}
         progress("hashing the files", 0, None)
         # The report has no digest here: it is drawn from what release.json says, and a recheck
         # draws it again.
         document["files"] = {name: digest(folder / name) for name in names}
-        (folder / "release.json").write_text(_text(document), encoding="utf-8")
+        (folder / "release.json").write_text(_text(document), encoding="utf-8", newline="\n")
         progress("drawing the report", 0, None)
-        (folder / REPORT).write_text(self.report_html(), encoding="utf-8")
+        (folder / REPORT).write_text(self.report_html(), encoding="utf-8", newline="\n")
 
     @abstractmethod
     def report_html(self, title: str | None = None, further: Sequence[Section] = ()) -> str:

@@ -31,10 +31,10 @@ from semidp.promise.files import (
     rename,
     replace,
     scrap_beside,
-    sync_folder,
     unfinished_folders,
     unfinished_stem,
 )
+from semidp.promise.system import sync_folder
 from semidp.publish.folders import check_place, held_place, put_in_place, sync_files
 
 _RUN = "run"  # the key of a note under which the run is named that it is about

@@ -56,6 +56,7 @@ from semidp.present.report.report_page import moves, search_script
 from semidp.present.report.sentences import comparison, counted_text
 from semidp.promise.documents import from_json
 from semidp.promise.exact import exact, format_rounded_up, plain
+from semidp.promise.system import ENDING_SIGNALS
 from semidp.promise.tradeoff.composition import tradeoff_from_json
 from semidp.publish.pipeline import CHARGE_IN_DOUBT, CHARGE_STANDS
 from semidp.publish.plan import Plan
@@ -689,8 +690,9 @@ def serve(
             _open_browser(where) if browser else contextlib.nullcontext(),
             contextlib.suppress(KeyboardInterrupt),
         ):
-            if hasattr(signal, "SIGHUP"):  # the server itself knows the other signals only
-                signal.signal(signal.SIGHUP, server.handle_exit)
+            for number in ENDING_SIGNALS:
+                if number not in uvicorn.server.HANDLED_SIGNALS:  # the server handles these itself
+                    signal.signal(number, server.handle_exit)
             server.run(sockets=[listener])
 
 
@@ -717,7 +719,9 @@ def _open_browser(where: str) -> Iterator[None]:
         target = html.escape(where, quote=True)
         lead.write_text(
             f'<!doctype html><meta http-equiv="refresh" content="0;url={target}"><a'
-            f' href="{target}">semidp</a>'
+            f' href="{target}">semidp</a>',
+            encoding="utf-8",
+            newline="\n",
         )
         # The folder is this user's alone, and so is the file with the token in it.
         lead.chmod(0o600)

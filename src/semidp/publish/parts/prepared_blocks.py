@@ -98,7 +98,7 @@ class PreparedBlocks(Prepared):
         if self.cut is None:
             # The exact totals too: they are what the charge was made for publishing.
             public = {"plan": self.plan.to_json(), **scope_json(self.scope)}
-            (state / _PUBLIC).write_text(json.dumps(public), encoding="utf-8")
+            (state / _PUBLIC).write_text(json.dumps(public), encoding="utf-8", newline="\n")
         else:
             # made here: a task makes no folder but in its own attempt
             for node in range(self.nodes):

@@ -15,11 +15,9 @@ import os
 import pickle
 import secrets
 import shutil
-import signal
-import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -36,6 +34,7 @@ from semidp.promise.guarantee import Scope
 from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
 from semidp.promise.noise.randomness import Randomness
 from semidp.promise.progress import Progress
+from semidp.promise.system import die_with_parent, hide_interrupts, ignore_terminal
 from semidp.publish.folders import durable
 from semidp.publish.sources.linked_records import LinkedSource
 from semidp.publish.sources.opening import Source, open_source
@@ -83,7 +82,7 @@ def carry_out(task: PartTask, source: Source | LinkedSource | None) -> Part:
         # What is measured is stored once and read back for the fit, so that every attempt publishes
         # the same measurement.
         part = _write_part(task, source, attempt)
-        (attempt / PART_DONE).write_text(json.dumps(part.to_json()), encoding="utf-8")
+        (attempt / PART_DONE).write_text(json.dumps(part.to_json()), encoding="utf-8", newline="\n")
         durable(attempt)
         unfinished.check()
         try:
@@ -172,7 +171,7 @@ def _in_processes(
     opener, waiting = pickle.dumps(again), deque(tasks)
     workers, busy = [], list["Connection"]()
     try:
-        with _interrupts_held():
+        with hide_interrupts():
             for _ in range(min(jobs, len(tasks))):
                 ours, theirs = context.Pipe()
                 worker = context.Process(
@@ -206,24 +205,6 @@ def _in_processes(
             worker.join()
 
 
-@contextlib.contextmanager
-def _interrupts_held() -> Iterator[None]:
-    """Let processes that are started here never see an interrupt of the terminal: who started them
-    ends them.
-    """
-    if not hasattr(signal, "pthread_sigmask"):
-        yield
-        return
-    from multiprocessing import resource_tracker
-
-    resource_tracker.ensure_running()  # its own start would let interrupts through again
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
 def _work(opener: bytes, tasks: "Connection", parent: int) -> None:
     """Carry out tasks in a process of its own, and send back what became of each."""
     from semidp.publish.sources.opening import one_thread
@@ -247,17 +228,10 @@ def _work(opener: bytes, tasks: "Connection", parent: int) -> None:
 
 def _exit_after_parent(parent: int) -> None:
     """End this process when its parent has ended, even by a signal."""
-    import ctypes
     import multiprocessing
 
-    # a terminal sends both to the parent, too
-    for name in {"SIGINT", "SIGHUP"} & {known.name for known in signal.Signals}:
-        signal.signal(signal.Signals[name], signal.SIG_IGN)
-    # the system then kills at once, even a solver that lets no thread of Python run
-    if sys.platform == "linux":
-        kill_with_parent = 1  # PR_SET_PDEATHSIG
-        with contextlib.suppress(OSError, AttributeError):
-            ctypes.CDLL(None).prctl(kill_with_parent, int(signal.SIGKILL), 0, 0, 0)
+    ignore_terminal()
+    die_with_parent()
     started_by = multiprocessing.parent_process()
     assert started_by is not None, "this runs in a worker process"
 
