@@ -232,7 +232,7 @@ def test_an_audit_reads_the_claim_and_finds_missing_noise():
     wrong = replace(product, residuals=replace(product.residuals, sigma2=less))
     assert (
         "less noise on some residual"
-        in claims_of_release(replace(done, results=(wrong,)))[0].faults[0]
+        in claims_of_release(replace(done, published=lambda: (wrong,)))[0].faults[0]
     )
 
 
@@ -314,7 +314,8 @@ def test_a_release_from_strangers_is_computed_again():
     least = min(product.residuals.sigma2, key=product.residuals.sigma2.get)
     less = {**product.residuals.sigma2, least: product.residuals.sigma2[least] / 2}
     told = replace(
-        done, results=(replace(product, residuals=replace(product.residuals, sigma2=less)),)
+        done,
+        published=lambda: (replace(product, residuals=replace(product.residuals, sigma2=less)),),
     )
     assert any("less noise" in sentence for sentence in disagreements(told, told.to_json()))
 
@@ -560,5 +561,5 @@ def test_what_a_product_states_is_computed_again():
     product = done.results[0]
     half = {view: square / 4 for view, square in product.residuals.sigma2.items()}
     wrong = replace(product, residuals=replace(product.residuals, sigma2=half))
-    said = disagreements(replace(done, results=(wrong,)), done.to_json())
+    said = disagreements(replace(done, published=lambda: (wrong,)), done.to_json())
     assert "'product' states less noise on a residual than its budget needs" in said

@@ -42,7 +42,7 @@ from semidp.publish.side_information import naive_tradeoff, other_guarantee
 from semidp.publish.sources.opening import Source, open_source
 from semidp.publish.statistics.parts import Partition
 from semidp.publish.statistics.protocol.request_defaults import require_budget
-from semidp.publish.statistics.protocol.requests import Request
+from semidp.publish.statistics.protocol.requests import Request, RequestMeasurement
 from semidp.publish.statistics.protocol.results import Published, naive_record_tradeoff
 from semidp.publish.survey import lookalikes, survey
 
@@ -418,9 +418,8 @@ def _in_one_piece(
         entry, measurements = measure_prepared(prepared, options, ledger, session)
         # The confidential values end here, and so does the memory that they take.
         prepared = replace(prepared, values=())
-        results = publish(
-            prepared.plan, prepared.scope, prepared.mechanisms, measurements, progress
-        )
+        measured = map(RequestMeasurement, prepared.mechanisms, measurements)
+        results = publish(prepared.plan, prepared.scope, tuple(measured), progress=progress)
         release = build_release(
             kind, prepared, results, entry, form, presentation=options.resolved_presentation
         )
@@ -510,7 +509,7 @@ def build_release(
     return kind(
         plan=prepared.plan,
         scope=replace(prepared.scope, warnings=(*prepared.scope.warnings, *told)),
-        results=published,
+        published=partial(tuple, published),
         stated=prepared.guarantee,
         private=all(result.private for result in published),
         ledger=entry,

@@ -10,6 +10,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -26,28 +27,24 @@ from semidp.promise.spaces.dataspace import Dataspace
 from semidp.promise.spaces.linked import datasets_from_json
 from semidp.promise.tradeoff.composition import tradeoff_from_json
 from semidp.publish.folders import new_folder
-from semidp.publish.measured_results import publish_stored
+from semidp.publish.measured_results import publish, read_measurements
 from semidp.publish.plan import Plan
 from semidp.publish.presentation import AS_USUAL, WORKBOOK, Presentation, check_installed
 from semidp.publish.release_value import SOURCES, ReleaseValue
 from semidp.publish.results.cells import METADATA, Columns, Form, StoredFiles, csvw, form_named
 from semidp.publish.results.place_maps import MAP, PlaceMap
+from semidp.publish.results.published_table import Contradiction
 from semidp.publish.results.sections import Section
 from semidp.publish.signing import SIGNATURE, SUMS
 from semidp.publish.statistics.parts import (
-    BY_PARTS,
     PARTS,
-    ChangedFile,
     Part,
-    Partition,
     StoredPartition,
 )
-from semidp.publish.statistics.protocol.results import Published
 from semidp.publish.statistics.recheck_findings import Findings
 from semidp.publish.statistics.registry import (
     always_listed,
     result_keys,
-    result_readers,
 )
 from semidp.publish.survey import find_semi_adjacency
 from semidp.publish.unfinished import discard_unfinished
@@ -241,19 +238,12 @@ class ReleaseFiles(ReleaseValue, ABC):
                 if "combination" in document
                 else cls._from_json(document, files)
             )
-        except ChangedFile:
+        except (ChangedFile, Contradiction):
             raise
         except _DAMAGED:
             raise InputError(
                 f"{folder / 'release.json'} is damaged: make the release again"
             ) from None
-        held = [table for result in release.results for table in result.stored_tables()]
-        for table in held:
-            if table.fitted.kind == "integer" and not table.keeps(release.scope.dataspace):
-                raise InputError(
-                    f"{folder} contradicts itself: {table.name!r} does not add up to the exact"
-                    " totals"
-                )
         return release
 
     @staticmethod
@@ -352,11 +342,11 @@ class ReleaseFiles(ReleaseValue, ABC):
         guarantee = Guarantee(scope.dataspace, scope.adjacency, stated)
         _check_texts(document, scope)
         partition = _partition(document, files)
-        results = _results(document, plan, partition, scope, files)
+        measurements, counts = read_measurements(document, plan, scope, files, partition)
         return cls(
             plan=plan,
             scope=scope,
-            results=tuple(results),
+            published=partial(publish, plan, scope, measurements, counts),
             stated=guarantee,
             private=document["private"],
             ledger=document["ledger"],
@@ -443,40 +433,6 @@ def _partition(document: Mapping[str, Any], files: StoredFiles) -> StoredPartiti
         return None
     parts = tuple(map(Part.from_json, from_json(files[PARTS])))
     return StoredPartition(document["partition"]["depth"], parts, files.folder)
-
-
-def _results(
-    document: Mapping[str, Any],
-    plan: Plan,
-    partition: Partition | None,
-    scope: Scope,
-    files: StoredFiles,
-) -> list[Published]:
-    """Read the results of a release, one for each request of its plan."""
-    readers = result_readers()
-
-    def read(key: str, entry: Any, request: Any) -> Published:
-        if key not in readers:
-            return publish_stored(plan, request, entry, scope, files)
-        parts = partition if key == BY_PARTS else None
-        if key == BY_PARTS and parts is None:
-            raise ValueError("a result by parts has parts")
-        return readers[key](entry, request, plan.requests, parts, scope, files)
-
-    results: list[Published] = []
-    left = [(key, entry) for key in result_keys() for entry in document.get(key, ())]
-    for request in plan.requests:
-        # Results of one kind may stand in two lists: in that of parts, and in that of what was not
-        # cut.
-        place = [entry["name"] for _, entry in left].index(request.name)
-        key, entry = left.pop(place)
-        results.append(read(key, entry, request))
-    if left:
-        raise ValueError("a release has no more than its plan asks for")
-    names = [request.name for request in plan.requests]
-    if [result.name for result in results] != names:
-        raise ValueError("a release has what its plan asks for")
-    return results
 
 
 def _presentation(entry: Mapping[str, Any], files: StoredFiles) -> Presentation:

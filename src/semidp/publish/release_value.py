@@ -8,9 +8,9 @@ import contextlib
 import hashlib
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -53,7 +53,7 @@ class ReleaseValue:
 
     plan: Plan
     scope: Scope
-    results: tuple[Published, ...]
+    published: Callable[[], tuple[Published, ...]]
     stated: Guarantee | None
     private: bool
     ledger: Mapping[str, Any] | None
@@ -63,6 +63,11 @@ class ReleaseValue:
     partition: Partition | None = None
     sources: tuple[Self, ...] = ()
     presentation: Presentation = AS_USUAL
+
+    @cached_property
+    def results(self) -> tuple[Published, ...]:
+        """What is published of each request: computed when it is first asked for."""
+        return self.published()
 
     @property
     def guarantee(self) -> Guarantee:
@@ -122,7 +127,7 @@ class ReleaseValue:
             return self
         partition = self.partition.as_stored(folder)
         results = tuple(result.with_partition(partition) for result in self.results)
-        return replace(self, results=results, partition=partition)
+        return replace(self, published=partial(tuple, results), partition=partition)
 
     def part(self, *path: str) -> dict[str, PublishedTable]:
         """Read the tables of one part from the folder of the release, by their names.

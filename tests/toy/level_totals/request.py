@@ -22,8 +22,8 @@ from semidp.publish.statistics.protocol.request_defaults import (
     file_name,
     mechanism_name,
 )
+from semidp.publish.statistics.protocol.requests import RequestMeasurement
 from semidp.publish.statistics.protocol.statistic import (
-    BareMeasurement,
     PublishedStatistic,
     Sentences,
     publish_statistic,
@@ -79,5 +79,5 @@ class LevelTotalRequest(OwnBudget):
             name=self.name, role_columns=columns, heading=f"Published {title}", row="number"
         )
         return publish_statistic(
-            self, BareMeasurement(mechanism, measured), Sentences(title), [sheet]
+            self, RequestMeasurement(mechanism, measured), Sentences(title), [sheet]
         )

@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import reduce
+from functools import partial, reduce
 from typing import Any, ClassVar, Self, TypeVar, cast
 from weakref import WeakKeyDictionary
 
@@ -147,7 +147,7 @@ def combined_release(
     release = kind(
         plan=_plan(sources, combination.dataspace, guarantee),
         scope=replace(scope, warnings=(*scope.warnings, *warned)),
-        results=tuple(results),
+        published=partial(tuple, results),
         stated=guarantee,
         private=private,
         # Nothing is drawn here, so that nothing is charged: each release was charged by itself.

@@ -8,12 +8,15 @@ However a table was measured, this is what is published of it. What measured it 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from semidp.errors import InputError
 from semidp.promise.exact import count_noun
+from semidp.promise.guarantee import Scope
 from semidp.promise.schema.counts import Table
 from semidp.promise.schema.schema import Schema
 from semidp.promise.spaces.dataspace import RECORD, Dataspace
@@ -168,14 +171,7 @@ class PublishedTable(PublishedColumns):
 
     def keeps(self, dataspace: Dataspace) -> bool:
         """Whether the published whole numbers, none of them negative, have every exact total."""
-        # no table of whole numbers was found, and the note says so
-        if self.counts.dtype.kind != "i":
-            return True
-        over_features = dataspace.for_kind(self.counted).restrict_features(self.schema.names)
-        public = over_features.coded_as(self.schema)
-        if self.counts.min() < 0:
-            return False
-        return public.contains(Table(self.schema, self.counts))
+        return _has_exact_totals(self.schema, self.counts, dataspace.for_kind(self.counted))
 
     def columns(self) -> Columns:
         """Return a row a cell: the estimate and its standard error, the ends of its 95% interval,
@@ -296,6 +292,40 @@ def read_half_widths(cells: Mapping[str, NDArray[Any]]) -> NDArray[np.float64] |
     if not symmetric or inside.any():
         raise ValueError("the intervals are not those of the estimates")
     return np.asarray(np.maximum(narrower, 0.0), dtype=np.float64)
+
+
+StoredFit = tuple[NDArray[Any], Fitted]
+"""The published numbers of a table, and how they were fitted."""
+
+
+class Contradiction(InputError):
+    """Stored whole numbers do not add up to the exact totals."""
+
+
+def refuse_contradiction(
+    folder: Path,
+    name: str,
+    schema: Schema,
+    counts: NDArray[Any],
+    fitted: Fitted,
+    counted: str,
+    scope: Scope,
+) -> None:
+    """Refuse stored whole numbers of a table that are negative or miss an exact total."""
+    public = scope.dataspace.for_kind(counted)
+    if fitted.kind == "integer" and not _has_exact_totals(schema, counts, public):
+        raise Contradiction(
+            f"{folder} contradicts itself: {name!r} does not add up to the exact totals"
+        )
+
+
+def _has_exact_totals(schema: Schema, counts: NDArray[Any], dataspace: Dataspace) -> bool:
+    """Whether whole numbers are not negative and have every exact total."""
+    # no table of whole numbers was found, and the note says so
+    if counts.dtype.kind != "i":
+        return True
+    public = dataspace.restrict_features(schema.names).coded_as(schema)
+    return bool(counts.min() >= 0) and public.contains(Table(schema, counts))
 
 
 @dataclass(frozen=True, eq=False)

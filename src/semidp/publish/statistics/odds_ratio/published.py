@@ -16,8 +16,8 @@ from semidp.publish.results.role_columns import (
 from semidp.publish.statistics.odds_ratio.hypergeometric import Strata, TwoByTwo
 from semidp.publish.statistics.odds_ratio.measured_ratio import OddsRatioResult
 from semidp.publish.statistics.odds_ratio.umpu import Alternative, Interval
+from semidp.publish.statistics.protocol.requests import RequestMeasurement
 from semidp.publish.statistics.protocol.statistic import (
-    BareMeasurement,
     PublishedStatistic,
     Sentences,
     publish_statistic,
@@ -84,7 +84,7 @@ def publish_odds_ratio(
     told = result.to_json(level)
     kept = ("u", "grid_bits", "p_value", "alternative", "interval", "x11")
     facts = {name: told[name] for name in kept}
-    source = BareMeasurement(mechanism, measured)
+    source = RequestMeasurement(mechanism, measured)
     return publish_statistic(request, source, sentences, [sheet], facts, result)
 
 

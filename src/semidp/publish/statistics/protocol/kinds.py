@@ -11,17 +11,18 @@ from typing import Any, cast
 from semidp.promise.guarantee import Scope
 from semidp.promise.mechanisms.mechanism import Mechanism
 from semidp.publish.results.cells import StoredFiles
+from semidp.publish.results.published_table import StoredFit
 from semidp.publish.statistics.parts import Partition
 from semidp.publish.statistics.protocol.request_defaults import PlanEntry, read_entries
-from semidp.publish.statistics.protocol.requests import Request
-from semidp.publish.statistics.protocol.results import Published
+from semidp.publish.statistics.protocol.requests import Request, RequestMeasurement
 from semidp.publish.statistics.setting import Chosen, Setting
 
 ResultReader = Callable[
-    [Mapping[str, Any], Any, Sequence[Request], Partition | None, Scope, StoredFiles], Published
+    [Mapping[str, Any], Any, Sequence[Request], Partition | None, Scope, StoredFiles],
+    tuple[RequestMeasurement, Sequence[StoredFit]],
 ]
-"""Publishes a request again from its entry in release.json and its files, among all requests of the
-plan, by parts or in one piece."""
+"""Reads what was measured of a request and the whole numbers of its tables, from its entry in
+release.json and its files, among all requests of the plan, by parts or in one piece."""
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ Nothing here runs; what most requests answer alike is in `request_defaults`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
@@ -236,6 +237,37 @@ class Request(Protocol):
 
     def to_json(self) -> dict[str, Any]:
         """Return the request as plain values."""
+
+
+@dataclass(frozen=True, eq=False)
+class RequestMeasurement:
+    """What was measured of one request, and by which noise: what it is published from.
+
+    Tables by parts have classes of their own, because a release does not hold all of their cells.
+    """
+
+    mechanism: Mechanism
+    measurement: Measurement
+
+    def publish(
+        self, request: Any, scope: Scope, counts: Sequence[Any], progress: Progress
+    ) -> "Published":
+        """Return what is published of it.
+
+        Parameters
+        ----------
+        request, scope
+            What was asked for, and what is public.
+        counts
+            The whole numbers of its tables, where they were fitted before.
+        progress
+            Told what is going on.
+        """
+        stored = [counts] if counts else []
+        result: Published = request.publish(
+            self.mechanism, self.measurement, scope, progress, *stored
+        )
+        return result
 
 
 class StepsByParts(Protocol):

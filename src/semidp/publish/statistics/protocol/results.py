@@ -150,12 +150,6 @@ class Published:
         """
         return self.every_table()
 
-    def stored_tables(self) -> tuple[PublishedTable, ...]:
-        """Return the tables that are in memory: every one, or those at the cut where the others
-        are read from the parts when they are asked for.
-        """
-        return self.every_table()
-
     def residual_noise(self) -> SharedNoise | None:
         """Return the noise on the residuals of its tables; None where something else was
         measured.

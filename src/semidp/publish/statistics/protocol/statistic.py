@@ -227,14 +227,6 @@ class MeasurementSource(Protocol):
         """What was measured."""
 
 
-@dataclass(frozen=True)
-class BareMeasurement:
-    """A measurement by itself."""
-
-    mechanism: Mechanism
-    measurement: Measurement
-
-
 def publish_statistic(
     request: Request,
     source: MeasurementSource,

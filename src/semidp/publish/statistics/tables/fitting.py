@@ -31,7 +31,7 @@ from semidp.promise.sensitivity.residuals import list_coarser_views
 from semidp.publish.fitting.problem import Infeasible
 from semidp.publish.fitting.tables import Fit, fit_alike, fit_totals
 from semidp.publish.half_widths import INTERVALS_BELOW, table_half_widths
-from semidp.publish.results.published_table import FitKind, Fitted, PublishedTable
+from semidp.publish.results.published_table import FitKind, Fitted, PublishedTable, StoredFit
 
 _CELLS_TOGETHER = 100_000  # of tables that are fitted together
 _FEW = 64  # views below a table that are looked up one by one
@@ -41,9 +41,6 @@ a circle."""
 
 NOT_ALL = "No whole numbers with all its totals were found."
 """How the note of a table begins that has no whole numbers with all its totals."""
-
-StoredFit = tuple[NDArray[Any], Fitted]
-"""The published numbers of a table, and how they were fitted."""
 
 
 def fitted_tables(

@@ -30,7 +30,7 @@ from semidp.publish.statistics.tables.request import (
     read_tables,
     write_tables,
 )
-from semidp.publish.statistics.tables.stored_tables import publish_stored_tables
+from semidp.publish.statistics.tables.stored_tables import read_tables_measurement
 
 _TABLES = ("table", "all_pairs")
 WEIGHT = Setting(
@@ -130,7 +130,7 @@ KIND = Kind(
     place=0,
     key="table",
     asked=(TableRequest, TablesRequest, LinkedTablesRequest),
-    results=dict.fromkeys((ALONE, SHARED, PublishedLinked.key, BY_PARTS), publish_stored_tables),
+    results=dict.fromkeys((ALONE, SHARED, PublishedLinked.key, BY_PARTS), read_tables_measurement),
     always_listed=(ALONE,),
     settings=(TABLE, ALL_PAIRS),
     ask=_build_requests,

@@ -19,14 +19,18 @@ from semidp.promise.spaces.linked import UNIT
 from semidp.publish.half_widths import INTERVALS_BELOW
 from semidp.publish.linked_mechanism import CodedNoise, LinkedMechanism, size_place
 from semidp.publish.results.cells import Columns, Form, PublishedColumns
-from semidp.publish.results.published_table import FittedTable, PublishedTable, tables_by_features
+from semidp.publish.results.published_table import (
+    FittedTable,
+    PublishedTable,
+    StoredFit,
+    tables_by_features,
+)
 from semidp.publish.results.sections import Details, Section
 from semidp.publish.size_agreement import add_quarters_feature, assemble_tables
 from semidp.publish.statistics.protocol.results import mechanism_fields
 from semidp.publish.statistics.tables import linked_words
 from semidp.publish.statistics.tables.by_parts import joint_words
 from semidp.publish.statistics.tables.error_words import cautions
-from semidp.publish.statistics.tables.fitting import StoredFit
 from semidp.publish.statistics.tables.linked_fitting import Fit, fitted_kinds
 from semidp.publish.statistics.tables.linked_intervals import LinkedIntervals
 from semidp.publish.statistics.tables.published import IN_ONE_PIECE, PublishedCells

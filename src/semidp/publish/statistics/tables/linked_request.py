@@ -22,9 +22,10 @@ from semidp.promise.schema.schema import Schema
 from semidp.promise.sensitivity.branches import Cut
 from semidp.promise.sensitivity.linked_products import LinkedSpace, linked_space
 from semidp.promise.sensitivity.query_space import QuerySpace
-from semidp.promise.spaces.linked import Link, LinkedDataspace
+from semidp.promise.spaces.linked import MEMBER, UNIT, Link, LinkedDataspace
 from semidp.promise.tradeoff.budget import Budget
 from semidp.publish.linked_mechanism import LinkedMechanism, published_variances
+from semidp.publish.results.published_table import StoredFit
 from semidp.publish.selection import AUTO
 from semidp.publish.sources.linked_records import LinkedReader
 from semidp.publish.sources.reader import conceal
@@ -37,7 +38,6 @@ from semidp.publish.statistics.protocol.request_defaults import (
 )
 from semidp.publish.statistics.protocol.requests import Forecast, Request, StepsByParts
 from semidp.publish.statistics.tables.asked import TableRequest, file_stem, with_numbers
-from semidp.publish.statistics.tables.fitting import StoredFit
 from semidp.publish.statistics.tables.linked_fitting import refuse_unfitted
 from semidp.publish.statistics.tables.linked_published import (
     COMMAND_PREFIX,
@@ -296,6 +296,10 @@ class LinkedTablesRequest(RequestDefaults):
         """Make both kinds agree, and fit whole numbers, unless they are stored."""
         assert isinstance(mechanism, LinkedMechanism)
         return published_linked(self, mechanism, measured, progress, stored)
+
+    def counted_by(self, table: TableRequest) -> str:
+        """Return the kind of record that one of its tables counts."""
+        return MEMBER if table in self.members else UNIT
 
     def published_schema(self, table: TableRequest, scope: Scope) -> Schema:
         """Return the features of one of its tables as it is published: with coded sizes, where they

@@ -28,6 +28,7 @@ from semidp.publish.results.published_table import (
     Fitted,
     FittedTable,
     PublishedTable,
+    StoredFit,
     tables_by_features,
 )
 from semidp.publish.results.sections import Details, Section, table_title
@@ -42,7 +43,7 @@ from semidp.publish.statistics.tables import product_words, words
 from semidp.publish.statistics.tables.asked import TableRequest, TablesAsked, measurements_stem
 from semidp.publish.statistics.tables.by_parts import joint_words
 from semidp.publish.statistics.tables.error_words import CellErrors, cautions
-from semidp.publish.statistics.tables.fitting import StoredFit, fitted_tables
+from semidp.publish.statistics.tables.fitting import fitted_tables
 from semidp.publish.statistics.tables.residual_files import (
     RESIDUAL_FIELDS,
     residual_columns,
@@ -88,11 +89,6 @@ class PublishedCells(Published):
         """Return the tables whose cells are in the files of the release itself."""
         every = self.every_table()
         return every if self.blocks is None else self.blocks.hold(every)
-
-    def stored_tables(self) -> tuple[PublishedTable, ...]:
-        """Return every table that is in memory, with those at the cut of a release by parts."""
-        every = self.every_table()
-        return every if self.blocks is None else (*every, *self.blocks.overview)
 
     def cell_errors(self) -> list[CellErrors]:
         """Return how wrong the cells of each table are."""

@@ -24,6 +24,7 @@ from semidp.promise.sensitivity.products import NotTogether, ProductSpace, produ
 from semidp.promise.sensitivity.query_space import QuerySpace
 from semidp.promise.sensitivity.table_spaces import sensitivity_space
 from semidp.promise.tradeoff.budget import Budget
+from semidp.publish.results.published_table import StoredFit
 from semidp.publish.selection import AUTO, select_mechanism, table_mechanism
 from semidp.publish.sources.reader import Reader, conceal
 from semidp.publish.statistics.protocol.request_defaults import (
@@ -40,7 +41,7 @@ from semidp.publish.statistics.tables.asked import (
     measurements_stem,
     with_numbers,
 )
-from semidp.publish.statistics.tables.fitting import StoredFit, exact_totals
+from semidp.publish.statistics.tables.fitting import exact_totals
 from semidp.publish.statistics.tables.forecast import (
     TableForecast,
     forecasts,
@@ -167,6 +168,10 @@ class TablesRequest(TablesAsked):
             return published_table(self, mechanism, measured, scope, progress, stored)
         assert isinstance(mechanism, ResidualMechanism)
         return published_tables(self, mechanism, measured, scope, progress, stored)
+
+    def counted_by(self, table: TableRequest) -> str:
+        """Return the kind of record that one of its tables counts."""
+        return self.counted
 
     def published_schema(self, table: TableRequest, scope: Scope) -> Schema:
         """Return the features of one of its tables."""

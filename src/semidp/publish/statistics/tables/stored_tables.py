@@ -1,12 +1,11 @@
-"""Stored tables, published again: from what was measured, and from the whole numbers that were
-fitted to it.
+"""Stored tables as they are read: what was measured, and the whole numbers that were fitted to it.
 
 One function serves tables of one kind of record and of linked files, in one piece and by parts.
 Nothing is fitted: a solver may end elsewhere on another machine.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -16,20 +15,24 @@ from semidp.promise.guarantee import Scope
 from semidp.promise.mechanisms.mechanism import Mechanism
 from semidp.promise.mechanisms.placement import Objective, Workload
 from semidp.promise.mechanisms.residual_noise import ResidualMechanism
-from semidp.promise.progress import silent
+from semidp.promise.progress import Progress
 from semidp.promise.schema.schema import Schema
 from semidp.promise.sensitivity.branches import Cut
 from semidp.publish.results.cells import StoredFiles
-from semidp.publish.results.published_table import Fitted, read_cells
+from semidp.publish.results.published_table import (
+    Fitted,
+    StoredFit,
+    read_cells,
+    refuse_contradiction,
+)
 from semidp.publish.statistics.parts import Partition, StoredPartition, refuse_changed
 from semidp.publish.statistics.protocol.request_defaults import require_budget
-from semidp.publish.statistics.protocol.requests import Request
+from semidp.publish.statistics.protocol.requests import Request, RequestMeasurement
 from semidp.publish.statistics.protocol.results import Published, calibrate_named
 from semidp.publish.statistics.tables.asked import TableRequest, measurements_stem
 from semidp.publish.statistics.tables.by_parts.cut_tables import TableBlocks
 from semidp.publish.statistics.tables.by_parts.joint import compute_overview
-from semidp.publish.statistics.tables.by_parts.separate import publish_stored_separate
-from semidp.publish.statistics.tables.fitting import StoredFit
+from semidp.publish.statistics.tables.by_parts.separate import read_separate
 from semidp.publish.statistics.tables.linked_published import linked_noise_from_json
 from semidp.publish.statistics.tables.linked_request import LinkedTablesRequest
 from semidp.publish.statistics.tables.published import IN_ONE_PIECE
@@ -37,15 +40,49 @@ from semidp.publish.statistics.tables.request import TablesRequest
 from semidp.publish.statistics.tables.residual_files import read_residuals, residuals_from_json
 
 
-def publish_stored_tables(
+@dataclass(frozen=True, eq=False)
+class TablesMeasurement(RequestMeasurement):
+    """Stored tables: what was measured of them, in one piece or in blocks that are put together.
+
+    Parameters
+    ----------
+    mechanism, measurement
+        How it was measured, and what came out.
+    blocks, names
+        How the tables lie in parts, if they do, and the tables at the cut that nobody asked for.
+    agreeing
+        Where sizes of units are coded: for how many places both kinds agree, and how many there
+        are. The counts by single sizes are not published.
+    """
+
+    blocks: TableBlocks | None = None
+    names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    agreeing: tuple[int, int] | None = None
+
+    def publish(
+        self, request: Any, scope: Scope, counts: Sequence[Any], progress: Progress
+    ) -> Published:
+        """Return the tables with their stored whole numbers."""
+        result: Any = super().publish(request, scope, counts, progress)
+        known: dict[str, Any] = {"noisy": self.measurement.noisy}
+        if self.blocks is not None:
+            overview = compute_overview(result, self.blocks, self.names)
+            known["blocks"] = replace(self.blocks, overview=overview)
+        if self.agreeing is not None:
+            known["stated"] = self.agreeing
+        published: Published = replace(result, **known)
+        return published
+
+
+def read_tables_measurement(
     entry: Mapping[str, Any],
     request: Any,
     requests: Sequence[Request],
     partition: Partition | None,
     scope: Scope,
     files: StoredFiles,
-) -> Published:
-    """Publish the tables of a request again.
+) -> tuple[RequestMeasurement, list[StoredFit]]:
+    """Read what was measured of the tables of a request, and their whole numbers.
 
     Parameters
     ----------
@@ -59,57 +96,38 @@ def publish_stored_tables(
     """
     if not isinstance(request, (TablesRequest, LinkedTablesRequest)):
         raise ValueError("tables are published of a request for tables")
-    if not isinstance(entry["private"], bool):
-        raise ValueError("a measurement is private or not")
     mechanism = _read_mechanism(entry, request, scope)
-    if partition is None:
-        noisy = _read_noisy(request, mechanism, scope, files)
-        fits = [
-            (read_cells(files, asked.name, schema)["count"], how)
-            for asked, schema, how in _list_fits(entry, request, scope)
-        ]
-        measured = mechanism.restore_measurement(noisy, entry["private"])
-        again = request.publish(mechanism, measured, scope, silent, fits)
-        return _with_agreement(replace(again, noisy=noisy), entry)
-    if not isinstance(partition, StoredPartition):
+    if partition is not None and not isinstance(partition, StoredPartition):
         raise ValueError("parts are in the folder of a release")
-    if entry.get(IN_ONE_PIECE) is not True:
+    if partition is not None and entry.get(IN_ONE_PIECE) is not True:
         if not isinstance(request, TablesRequest) or not isinstance(mechanism, ResidualMechanism):
             raise ValueError("parts are fitted one by one where residuals were measured")
-        return publish_stored_separate(entry, request, requests, mechanism, partition, files)
-    return _publish_blocks(entry, request, requests, mechanism, partition, scope, files)
-
-
-def _publish_blocks(
-    entry: Mapping[str, Any],
-    request: TablesRequest | LinkedTablesRequest,
-    requests: Sequence[Request],
-    mechanism: Mechanism,
-    partition: StoredPartition,
-    scope: Scope,
-    files: StoredFiles,
-) -> Published:
-    """Publish tables that were measured by parts, as in one piece."""
-    # The folder may have changed since the release was written.
-    for part in partition.parts:
-        refuse_changed(partition.place, part.digests, "the release was written")
-    stored = [partition.files(part) for part in partition.parts]
-    blocks, names = request.cut_blocks(mechanism, partition.depth, scope, requests)
-    if len(stored) != blocks.parts:
-        raise ValueError("a release by parts has a part for each node")
-    noisy = blocks.read(files, stored)
+        return read_separate(entry, request, requests, mechanism, partition, scope, files)
+    blocks, names = None, dict[str, tuple[str, ...]]()
+    stored: list[StoredFiles] = []
+    if partition is None:
+        noisy = _read_noisy(request, mechanism, scope, files)
+    else:
+        # The folder may have changed since the release was written.
+        for part in partition.parts:
+            refuse_changed(partition.place, part.digests, "the release was written")
+        stored = [partition.files(part) for part in partition.parts]
+        blocks, names = request.cut_blocks(mechanism, partition.depth, scope, requests)
+        if len(stored) != blocks.parts:
+            raise ValueError("a release by parts has a part for each node")
+        noisy = blocks.read(files, stored)
     fits: list[StoredFit] = []
     for asked, schema, how in _list_fits(entry, request, scope):
-        if asked.name in blocks.below:
+        if blocks is not None and asked.name in blocks.below:
             counts = _read_rows(asked.name, schema, blocks, stored)
         else:
             counts = read_cells(files, asked.name, schema)["count"]
+        counted = request.counted_by(asked)
+        refuse_contradiction(files.folder, asked.name, schema, counts, how, counted, scope)
         fits.append((counts, how))
     measured = mechanism.restore_measurement(noisy, entry["private"])
-    whole = request.publish(mechanism, measured, scope, silent, fits)
-    overview = compute_overview(whole, blocks, names)
-    cut = replace(whole, noisy=noisy, blocks=replace(blocks, overview=overview))
-    return _with_agreement(cut, entry)
+    agreeing = _read_agreement(entry, request, scope)
+    return TablesMeasurement(mechanism, measured, blocks, names, agreeing), fits
 
 
 def _read_rows(
@@ -128,18 +146,16 @@ def _read_rows(
     return counts
 
 
-def _with_agreement(result: Any, entry: Mapping[str, Any]) -> Published:
-    """Return linked tables with what they state of the agreement of both kinds, where sizes are
-    coded: single sizes, which show it, are in no file.
-    """
-    published: Published = result
-    if not isinstance(result.request, LinkedTablesRequest) or result.coding is None:
-        return published
+def _read_agreement(
+    entry: Mapping[str, Any], request: TablesRequest | LinkedTablesRequest, scope: Scope
+) -> tuple[int, int] | None:
+    """Return for how many places both kinds are said to agree; None where that can be counted."""
+    if not isinstance(request, LinkedTablesRequest) or request.top_code is None:
+        return None
     stated = entry["agreeing"], entry["places"]
     if not all(isinstance(value, int) and not isinstance(value, bool) for value in stated):
         raise ValueError("places are counted in whole numbers")
-    published = replace(result, stated=stated)
-    return published
+    return stated
 
 
 def _read_mechanism(

@@ -17,11 +17,10 @@ from semidp.promise.schema.margins import View
 from semidp.promise.schema.schema import Schema
 from semidp.promise.sensitivity.branches import Cut
 from semidp.publish.half_widths import INTERVALS_BELOW, branch_half_widths
-from semidp.publish.results.published_table import FitKind, Fitted, PublishedTable
+from semidp.publish.results.published_table import FitKind, Fitted, PublishedTable, StoredFit
 from semidp.publish.statistics.parts import Partition, StoredPartition, refuse_changed
 from semidp.publish.statistics.tables.asked import TableRequest
 from semidp.publish.statistics.tables.by_parts.cut_tables import split_residuals
-from semidp.publish.statistics.tables.fitting import StoredFit
 
 Floats = NDArray[np.float64]
 

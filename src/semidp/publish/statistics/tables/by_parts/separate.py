@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.errors import InputError
+from semidp.promise.guarantee import Scope
 from semidp.promise.mechanisms.branch_noise import BranchNoise, mechanism_above
 from semidp.promise.mechanisms.residual_noise import ResidualMechanism
 from semidp.promise.progress import Progress, silent
@@ -24,13 +25,16 @@ from semidp.promise.schema.counts import Table
 from semidp.promise.schema.margins import View
 from semidp.promise.schema.schema import Schema
 from semidp.promise.sensitivity.branches import Cut
+from semidp.promise.spaces.dataspace import RECORD
 from semidp.publish.results.cells import Columns, Form, PublishedColumns, StoredFiles, named_files
 from semidp.publish.results.published_table import (
     FitKind,
     Fitted,
     FittedTable,
     PublishedTable,
+    StoredFit,
     read_cells,
+    refuse_contradiction,
     tables_by_features,
 )
 from semidp.publish.results.sections import Details, Section
@@ -42,7 +46,7 @@ from semidp.publish.statistics.parts import (
     StoredPartition,
     refuse_changed,
 )
-from semidp.publish.statistics.protocol.requests import Request
+from semidp.publish.statistics.protocol.requests import Request, RequestMeasurement
 from semidp.publish.statistics.protocol.results import Published, mechanism_fields
 from semidp.publish.statistics.tables.asked import (
     TableRequest,
@@ -70,7 +74,7 @@ from semidp.publish.statistics.tables.by_parts.separate_fits import (
     whole_totals,
 )
 from semidp.publish.statistics.tables.error_words import CellErrors, cautions
-from semidp.publish.statistics.tables.fitting import StoredFit, exact_totals, fitted_tables
+from semidp.publish.statistics.tables.fitting import exact_totals, fitted_tables
 from semidp.publish.statistics.tables.published import PublishedTables
 from semidp.publish.statistics.tables.residual_files import (
     read_residuals,
@@ -185,10 +189,6 @@ class SeparateTables(PublishedTables):
 
     def held_tables(self) -> tuple[PublishedTable, ...]:
         """Return the tables at the cut. Their cells are in the files of the release itself."""
-        return self.overview
-
-    def stored_tables(self) -> tuple[PublishedTable, ...]:
-        """Return the tables at the cut. Those below are read when they are asked for."""
         return self.overview
 
     def with_partition(self, partition: Partition) -> "SeparateTables":
@@ -439,15 +439,45 @@ def begin_separate(
     )
 
 
-def publish_stored_separate(
+@dataclass(frozen=True, eq=False)
+class SeparateMeasurement(RequestMeasurement):
+    """Stored tables whose parts were fitted one by one: what was measured at the cut and above.
+
+    Parameters
+    ----------
+    mechanism, measurement
+        The noise of the whole, and what was measured at the cut and above it.
+    partition, stems
+        The parts, and what the tables at the cut are called.
+    """
+
+    mechanism: ResidualMechanism
+    partition: Partition
+    stems: tuple[str, ...]
+
+    def publish(
+        self, request: Any, scope: Scope, counts: Sequence[Any], progress: Progress
+    ) -> SeparateTables:
+        """Return the tables at the cut with their stored whole numbers, and those of the parts."""
+        cut = Cut.from_name(self.mechanism.space.schema, self.partition.depth)
+        noisy, private = self.measurement.noisy, self.measurement.private
+        result = begin_separate(request, self.mechanism, cut, noisy, private, self.stems, counts)
+        below = [table for part in self.partition.parts for table in part.tables]
+        expected = result.compute_expected_l2(below)
+        done = replace(result, noise=replace(result.noise, expected_l2=expected))
+        return done.with_partition(self.partition)
+
+
+def read_separate(
     entry: Mapping[str, Any],
     request: TablesAsked,
     requests: Sequence[Request],
     mechanism: ResidualMechanism,
     partition: Partition,
+    scope: Scope,
     files: StoredFiles,
-) -> SeparateTables:
-    """Publish the tables at the cut again from what was measured, with the stored whole numbers.
+) -> tuple[SeparateMeasurement, list[StoredFit]]:
+    """Read what was measured at the cut and above, and the whole numbers of the tables there.
 
     Parameters
     ----------
@@ -455,8 +485,8 @@ def publish_stored_separate(
         What release.json says of the request.
     request, requests
         What was asked for, among all requests of the plan.
-    mechanism, partition, files
-        How it was measured, the parts, and the files of the release itself.
+    mechanism, partition, scope, files
+        How it was measured, the parts, what is public, and the files of the release itself.
     """
     schema = mechanism.space.schema
     cut = Cut.from_name(schema, partition.depth)
@@ -469,15 +499,12 @@ def publish_stored_separate(
         # The plan says what files at the cut are called, so that no entry can point elsewhere.
         if part["name"] != name or part["features"] != list(at_cut.names):
             raise ValueError("the tables at the cut are not those of the plan")
-        fits.append((read_cells(files, name, at_cut)["count"], Fitted(**part["fit"])))
-    if not isinstance(entry["private"], bool):
-        raise ValueError("a measurement is private or not")
-    stems = [name for name, _ in names]
-    result = begin_separate(request, mechanism, cut, noisy, entry["private"], stems, fits)
-    below = [table for part in partition.parts for table in part.tables]
-    expected = result.compute_expected_l2(below)
-    done = replace(result, noise=replace(result.noise, expected_l2=expected))
-    return done.with_partition(partition)
+        counts, how = read_cells(files, name, at_cut)["count"], Fitted(**part["fit"])
+        refuse_contradiction(files.folder, name, at_cut, counts, how, RECORD, scope)
+        fits.append((counts, how))
+    measured = above.restore_measurement(noisy, entry["private"])
+    stems = tuple(name for name, _ in names)
+    return SeparateMeasurement(mechanism, measured, partition, stems), fits
 
 
 def fitted_requests(request: TablesAsked) -> list[TableRequest]:

@@ -16,7 +16,7 @@ from semidp.promise.noise.randomness import Randomness
 from semidp.promise.progress import Progress, silent
 from semidp.promise.schema.schema import Schema
 from semidp.promise.spaces.dataspace import Dataspace
-from semidp.publish.results.published_table import FitKind
+from semidp.publish.results.published_table import FitKind, StoredFit
 from semidp.publish.statistics.parts import Part, PartTable, PartTask
 from semidp.publish.statistics.tables.asked import TablesAsked, measurements_stem
 from semidp.publish.statistics.tables.by_parts.measuring import (
@@ -33,7 +33,7 @@ from semidp.publish.statistics.tables.by_parts.part_tables import (
 )
 from semidp.publish.statistics.tables.by_parts.separate import SeparateTables, begin_separate
 from semidp.publish.statistics.tables.by_parts.separate_fits import CutFit, PartFit
-from semidp.publish.statistics.tables.fitting import StoredFit, fit_product, nearest_whole
+from semidp.publish.statistics.tables.fitting import fit_product, nearest_whole
 from semidp.publish.statistics.tables.residual_files import residual_columns
 
 
