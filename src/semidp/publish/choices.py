@@ -11,8 +11,7 @@ from semidp.promise.sensitivity.query_space import QuerySpace
 from semidp.publish.plan import Plan
 from semidp.publish.selection import AUTO
 from semidp.publish.statistics.protocol.kinds import OtherAnswer
-from semidp.publish.statistics.protocol.request_defaults import require_budget
-from semidp.publish.statistics.protocol.requests import Request
+from semidp.publish.statistics.protocol.requests import Request, require_budget
 from semidp.publish.statistics.registry import alternatives
 
 SpaceOf = Callable[[Request, Scope], QuerySpace]

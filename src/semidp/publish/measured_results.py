@@ -22,8 +22,7 @@ from semidp.publish.results.cells import StoredFiles
 from semidp.publish.results.published_table import StoredFit
 from semidp.publish.selection import with_exact_claim
 from semidp.publish.statistics.parts import BY_PARTS, Partition
-from semidp.publish.statistics.protocol.request_defaults import require_budget
-from semidp.publish.statistics.protocol.requests import Request, RequestMeasurement
+from semidp.publish.statistics.protocol.requests import Request, RequestMeasurement, require_budget
 from semidp.publish.statistics.protocol.results import NOISY, Published
 from semidp.publish.statistics.registry import result_keys, result_readers
 

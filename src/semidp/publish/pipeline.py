@@ -41,8 +41,7 @@ from semidp.publish.results.cells import Form, form_named
 from semidp.publish.side_information import naive_tradeoff, other_guarantee
 from semidp.publish.sources.opening import Source, open_source
 from semidp.publish.statistics.parts import Partition
-from semidp.publish.statistics.protocol.request_defaults import require_budget
-from semidp.publish.statistics.protocol.requests import Request, RequestMeasurement
+from semidp.publish.statistics.protocol.requests import Request, RequestMeasurement, require_budget
 from semidp.publish.statistics.protocol.results import Published, naive_record_tradeoff
 from semidp.publish.survey import lookalikes, survey
 

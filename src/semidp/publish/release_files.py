@@ -38,6 +38,7 @@ from semidp.publish.results.sections import Section
 from semidp.publish.signing import SIGNATURE, SUMS
 from semidp.publish.statistics.parts import (
     PARTS,
+    ChangedFile,
     Part,
     StoredPartition,
 )

@@ -16,13 +16,13 @@ from semidp.promise.tradeoff.budget import Budget
 from semidp.publish.results.role_columns import Sheet, estimate_columns, noisy_column
 from semidp.publish.selection import AUTO
 from semidp.publish.sources.reader import Reader, conceal
-from semidp.publish.statistics.protocol.request_defaults import (
+from semidp.publish.statistics.protocol.requests import (
     OwnBudget,
+    RequestMeasurement,
     checked_budget,
     file_name,
     mechanism_name,
 )
-from semidp.publish.statistics.protocol.requests import RequestMeasurement
 from semidp.publish.statistics.protocol.statistic import (
     PublishedStatistic,
     Sentences,

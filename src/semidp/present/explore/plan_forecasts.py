@@ -22,8 +22,7 @@ from semidp.promise.sensitivity.query_space import QuerySpace
 from semidp.promise.spaces.dataspace import Margin
 from semidp.publish.pipeline import Prepared, calibrate
 from semidp.publish.plan import AdjacencyChoice, Plan
-from semidp.publish.statistics.protocol.request_defaults import BUDGET_KEYS
-from semidp.publish.statistics.protocol.requests import Request
+from semidp.publish.statistics.protocol.requests import BUDGET_KEYS, Request
 from semidp.publish.survey import any_totals
 
 KEPT = 12

@@ -39,8 +39,7 @@ from semidp.publish.results.cells import Form
 from semidp.publish.selection import with_exact_claim
 from semidp.publish.sources.reader import cut_to_available
 from semidp.publish.statistics.parts import STATE, PartTask, part_folder, part_path
-from semidp.publish.statistics.protocol.request_defaults import require_budget
-from semidp.publish.statistics.protocol.requests import StepsByParts
+from semidp.publish.statistics.protocol.requests import StepsByParts, require_budget
 from semidp.publish.survey import lookalikes, survey
 from semidp.publish.unfinished import Unfinished
 

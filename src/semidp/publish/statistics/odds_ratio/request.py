@@ -24,7 +24,8 @@ from semidp.publish.sources.reader import Reader, conceal
 from semidp.publish.statistics.odds_ratio.hypergeometric import margins_of, refuse_untestable
 from semidp.publish.statistics.odds_ratio.published import publish_odds_ratio
 from semidp.publish.statistics.odds_ratio.umpu import Alternative, UmpuTest
-from semidp.publish.statistics.protocol.request_defaults import (
+from semidp.publish.statistics.protocol.requests import (
+    Forecast,
     OwnBudget,
     StatisticForecast,
     checked_budget,
@@ -32,7 +33,6 @@ from semidp.publish.statistics.protocol.request_defaults import (
     member,
     require_budget,
 )
-from semidp.publish.statistics.protocol.requests import Forecast
 from semidp.publish.statistics.protocol.statistic import PublishedStatistic
 
 _FORETOLD = (1.5, 2.0, 3.0)  # odds ratios at which the power is foretold

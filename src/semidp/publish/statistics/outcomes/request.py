@@ -20,17 +20,18 @@ from semidp.promise.tradeoff.budget import Budget
 from semidp.publish.results.texts import error_text, scale_text
 from semidp.publish.selection import AUTO
 from semidp.publish.statistics.outcomes.confidence import Confidence
-from semidp.publish.statistics.protocol.request_defaults import (
+from semidp.publish.statistics.protocol.requests import (
     BUDGET_KEYS,
     NO_RECORD,
+    Forecast,
     OwnBudget,
+    Request,
     StatisticForecast,
     checked_budget,
     file_name,
     mechanism_name,
     member,
 )
-from semidp.publish.statistics.protocol.requests import Forecast, Request
 
 
 class Statistic(StrEnum):

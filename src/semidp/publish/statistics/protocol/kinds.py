@@ -13,8 +13,12 @@ from semidp.promise.mechanisms.mechanism import Mechanism
 from semidp.publish.results.cells import StoredFiles
 from semidp.publish.results.published_table import StoredFit
 from semidp.publish.statistics.parts import Partition
-from semidp.publish.statistics.protocol.request_defaults import PlanEntry, read_entries
-from semidp.publish.statistics.protocol.requests import Request, RequestMeasurement
+from semidp.publish.statistics.protocol.requests import (
+    PlanEntry,
+    Request,
+    RequestMeasurement,
+    read_entries,
+)
 from semidp.publish.statistics.setting import Chosen, Setting
 
 ResultReader = Callable[

@@ -32,7 +32,7 @@ from semidp.publish.results.sections import Details, Section
 from semidp.publish.results.texts import CLAIM_TEXTS, scale_text
 from semidp.publish.selection import select_mechanism
 from semidp.publish.statistics.parts import Part, Partition
-from semidp.publish.statistics.protocol.request_defaults import require_budget
+from semidp.publish.statistics.protocol.requests import require_budget
 from semidp.publish.statistics.recheck_findings import CLOSE, Trust
 
 if TYPE_CHECKING:

@@ -40,15 +40,15 @@ from semidp.publish.statistics.outcomes.request import (
     group_margins,
     optional_text,
 )
-from semidp.publish.statistics.protocol.request_defaults import (
+from semidp.publish.statistics.protocol.requests import (
     NO_RECORD,
+    Forecast,
     StatisticForecast,
     checked_budget,
     file_name,
     member,
     require_budget,
 )
-from semidp.publish.statistics.protocol.requests import Forecast
 from semidp.publish.statistics.protocol.statistic import PublishedStatistic
 from semidp.publish.statistics.quantiles.published import (
     MEDIAN,

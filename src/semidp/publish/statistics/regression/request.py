@@ -32,14 +32,14 @@ from semidp.publish.statistics.outcomes.request import (
     group_margins,
     sums_line,
 )
-from semidp.publish.statistics.protocol.request_defaults import (
+from semidp.publish.statistics.protocol.requests import (
+    Forecast,
     StatisticForecast,
     checked_budget,
     file_name,
     mechanism_name,
     member,
 )
-from semidp.publish.statistics.protocol.requests import Forecast
 from semidp.publish.statistics.protocol.statistic import PublishedStatistic
 from semidp.publish.statistics.regression.linear import (
     LinearFit,

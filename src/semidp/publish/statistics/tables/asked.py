@@ -13,9 +13,9 @@ from semidp.promise.mechanisms.placement import Objective
 from semidp.promise.tradeoff.budget import Budget
 from semidp.publish.results.published_table import UNNAMED, FitKind
 from semidp.publish.selection import AUTO
-from semidp.publish.statistics.protocol.request_defaults import (
+from semidp.publish.statistics.protocol.requests import (
     PlanEntry,
-    RequestDefaults,
+    Request,
     checked_budget,
     file_name,
     mechanism_name,
@@ -183,7 +183,7 @@ def measurements_stem(request: "Request | TablesAsked") -> str:
 
 
 @frozen
-class TablesAsked(RequestDefaults):
+class TablesAsked(Request):
     """Tables that share a budget, before anybody asks how they are measured; see
     `request.TablesRequest`.
     """

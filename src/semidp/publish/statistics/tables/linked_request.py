@@ -29,14 +29,15 @@ from semidp.publish.results.published_table import StoredFit
 from semidp.publish.selection import AUTO
 from semidp.publish.sources.linked_records import LinkedReader
 from semidp.publish.sources.reader import conceal
-from semidp.publish.statistics.protocol.request_defaults import (
-    RequestDefaults,
+from semidp.publish.statistics.protocol.requests import (
+    Forecast,
+    Request,
+    StepsByParts,
     checked_budget,
     noise_values,
     read_entries,
     require_budget,
 )
-from semidp.publish.statistics.protocol.requests import Forecast, Request, StepsByParts
 from semidp.publish.statistics.tables.asked import TableRequest, file_stem, with_numbers
 from semidp.publish.statistics.tables.linked_fitting import refuse_unfitted
 from semidp.publish.statistics.tables.linked_published import (
@@ -111,7 +112,7 @@ def _name_tables(value: Iterable[TableRequest], prefix: str) -> tuple[TableReque
 
 
 @frozen
-class LinkedTablesRequest(RequestDefaults):
+class LinkedTablesRequest(Request):
     """Tables of members and tables of units, from one budget, that agree.
 
     Parameters

@@ -33,7 +33,7 @@ from semidp.publish.results.published_table import (
 )
 from semidp.publish.results.sections import Details, Section, table_title
 from semidp.publish.statistics.parts import BY_PARTS, Part
-from semidp.publish.statistics.protocol.request_defaults import require_budget
+from semidp.publish.statistics.protocol.requests import require_budget
 from semidp.publish.statistics.protocol.results import (
     Published,
     mechanism_fields,

@@ -27,12 +27,14 @@ from semidp.promise.tradeoff.budget import Budget
 from semidp.publish.results.published_table import StoredFit
 from semidp.publish.selection import AUTO, select_mechanism, table_mechanism
 from semidp.publish.sources.reader import Reader, conceal
-from semidp.publish.statistics.protocol.request_defaults import (
+from semidp.publish.statistics.protocol.requests import (
+    Forecast,
+    Request,
+    StepsByParts,
     noise_values,
     read_entries,
     require_budget,
 )
-from semidp.publish.statistics.protocol.requests import Forecast, Request, StepsByParts
 from semidp.publish.statistics.tables.asked import (
     NO_OBJECTIVE,
     TableRequest,

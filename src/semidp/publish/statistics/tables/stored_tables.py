@@ -26,8 +26,7 @@ from semidp.publish.results.published_table import (
     refuse_contradiction,
 )
 from semidp.publish.statistics.parts import Partition, StoredPartition, refuse_changed
-from semidp.publish.statistics.protocol.request_defaults import require_budget
-from semidp.publish.statistics.protocol.requests import Request, RequestMeasurement
+from semidp.publish.statistics.protocol.requests import Request, RequestMeasurement, require_budget
 from semidp.publish.statistics.protocol.results import Published, calibrate_named
 from semidp.publish.statistics.tables.asked import TableRequest, measurements_stem
 from semidp.publish.statistics.tables.by_parts.cut_tables import TableBlocks
