@@ -179,7 +179,7 @@ def test_totals_of_other_features_are_refused_in_later_periods():
         account.add_charge(other, "", (), Periods("year", (2021,)))
     plan = sd.Plan([TableRequest(["kind"], sd.Budget.gdp(1))], [], [sd.Feature("kind", "xyz")])
     other = sd.prepare(plan, {"kind": [*"xyz"]}).guarantee
-    with pytest.raises(sd.Refused, match="publish sex exactly as well"):
+    with pytest.raises(sd.Refused, match="publish sex exactly in 2021 as well"):
         account.add_charge(other, "", (), Periods("year", (2021,)))
 
 

@@ -159,11 +159,12 @@ def _print_series(book: Ledger, printing: o.Printing) -> None:
         return
     rows = [("budget", document["budget"]), ("protects", document["protects"])]
     rows += [("charged", f"{each['period']}  {each['cost']}") for each in document["spent"]]
+    rows += [("counted", each) for each in document["counted"]]
     rows += _list_unclaimed(document["unclaimed"])
     if document["worst"] is not None:
         periods = ", ".join(document["worst"]["periods"])
         where = f" for a person in {periods}" if periods else ""
-        rows.append(("spent", f"{document['worst']['cost'] or 'a curve'}{where}"))
+        rows.append(("spent", f"{document['worst']['cost']}{where}"))
     if document["next"]:
         rows.append(("next", document["next"]))
     if document["warning"]:

@@ -123,21 +123,26 @@ def series(
     if printing.json:
         print_json({**document, "plans": [plan.to_json() for plan in plans]})
         return
-    print_rows(_series_rows(document, plans, file, write), width=10)
+    print_rows(_series_rows(document, plans, file, release, write), width=10)
 
 
 def _series_rows(
-    document: dict[str, Any], plans: list[SeriesPlan], file: Path, write: Path | None
+    document: dict[str, Any],
+    plans: list[SeriesPlan],
+    file: Path,
+    release: Path | None,
+    write: Path | None,
 ) -> list[tuple[str, str]]:
     rows = [("protects", document["protects"]), ("budget", document["budget"])]
     rows += [("spent", f"{each['period']}  {each['cost']}") for each in document["spent"]]
+    rows += [("counted", each) for each in document["counted"]]
     if document["next"]:
         rows.append(("next", document["next"]))
     rows += [("plan", plan.text) for plan in plans]
     if plans:
         name = write or Path("next.toml")
         period = document["next_period"]
-        first = "" if write else f"semidp series {file} RELEASE --write {name}; "
+        first = "" if write else f"semidp series {file} {release} --write {name}; "
         told = f"{first}semidp release DATA --plan {name} --ledger {file} --out {period}"
         rows.append(("command", told))
     if document["warning"]:

@@ -10,8 +10,10 @@ from attrs import evolve
 
 from semidp.errors import InputError
 from semidp.present.report.sentences import comparison, forecast
+from semidp.promise.accounting.period_totals import list_missing, list_totals
 from semidp.promise.accounting.periods import Attendance, format_period
 from semidp.promise.accounting.series import SeriesAccount
+from semidp.promise.exact import format_rounded_up, plain
 from semidp.promise.tradeoff.budget import Budget
 from semidp.publish.pipeline import calibrate
 from semidp.publish.plan import Plan
@@ -36,6 +38,7 @@ def describe_series(account: SeriesAccount) -> dict[str, Any]:
         "protects": f"{account.describe()}. {NOT_WHEN}",
         "budget": str(account.budget),
         "spent": spent,
+        "counted": [*_list_counted(account)],
         "worst": None,
         "next_period": None,
         "next": "",
@@ -43,7 +46,12 @@ def describe_series(account: SeriesAccount) -> dict[str, Any]:
     }
     if total is not None:
         periods = [format_period(number, unit) for number in total.periods]
-        document["worst"] = {"cost": name_tradeoff(total.tradeoff), "periods": periods}
+        cost = name_tradeoff(total.tradeoff)
+        if cost is None:
+            delta = account.budget.delta or Plan().report_delta
+            bound = format_rounded_up(total.tradeoff.epsilon(delta))
+            cost = f"at most ({bound}, {plain(delta)})-DP"
+        document["worst"] = {"cost": cost, "periods": periods}
     if following is not None:
         name, left = format_period(following, unit), account.remaining(following)
         counting = ", ".join(map(str, account.counting_with(following)))
@@ -51,6 +59,14 @@ def describe_series(account: SeriesAccount) -> dict[str, Any]:
         also = f"; {counting} still count" if counting else ""
         document |= {"next_period": name, "next": f"{name} may spend {may}{also}"}
     return document
+
+
+def _list_counted(account: SeriesAccount) -> Iterator[str]:
+    """Say which data count as if further totals were exact in them."""
+    for periods, own in sorted(account.accounts.items()):
+        missing = list_missing(own, account.margins or ())
+        if missing:
+            yield f"{periods} as if {list_totals(missing)} were exact, too"
 
 
 def warn_of_constants(account: SeriesAccount) -> str:

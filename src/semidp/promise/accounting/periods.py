@@ -40,6 +40,8 @@ def read_period(text: str, unit: str) -> int:
     if match is None:
         raise InputError(f"{text!r} is not a {unit}: write it as {example}")
     year = int(match[1])
+    if not 1 <= year < 9999:
+        raise InputError(f"{text!r} is not in the years 0001 to 9998")
     if unit == "week":
         try:
             return date.fromisocalendar(year, int(match[2]), 1).toordinal() // 7

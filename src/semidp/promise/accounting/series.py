@@ -11,14 +11,14 @@ budget whatever comes out. For other curves each period's budget is fixed when t
 opened. What the records say is protected, not when a person takes part.
 """
 
-import contextlib
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import cached_property
 from typing import Any
 
-from semidp.errors import BudgetExceeded, InputError, Refused, SemidpError
+from semidp.errors import BudgetExceeded, InputError, Refused
 from semidp.promise.accounting.account import (
     Account,
     Charge,
@@ -27,17 +27,25 @@ from semidp.promise.accounting.account import (
     refuse_other_persons,
     square_of_mu,
 )
+from semidp.promise.accounting.period_totals import (
+    complete_margin,
+    count_as_exact,
+    list_missing,
+    list_totals,
+    name_published_features,
+    name_totals,
+    refuse_linking_totals,
+)
 from semidp.promise.accounting.periods import UNITS, Attendance, Periods, format_period
 from semidp.promise.codec import Encodable
 from semidp.promise.exact import sqrt_down
 from semidp.promise.guarantee import Guarantee
+from semidp.promise.schema.features import Feature
 from semidp.promise.spaces.adjacency import Adjacency
 from semidp.promise.spaces.dataspace import (
     Datasets,
     Dataspace,
-    DescribedDatasets,
     Margin,
-    normalize_margins,
 )
 from semidp.promise.spaces.linked import LinkedDataspace
 from semidp.promise.tradeoff.budget import Budget
@@ -60,8 +68,8 @@ class Series(Encodable):
     attendance
         In which periods one person may be.
     exact
-        The exact totals of every period, by their features. None: those of the first release,
-        which all others must publish too.
+        The exact totals that a period may publish, by their features; every period counts as if it
+        published all of them. None: all that any release published.
     constant
         Features that never change. If one of them has exact totals, an alternative that keeps it
         constant may differ in every period, so that all periods are charged.
@@ -182,27 +190,60 @@ class SeriesAccount:
 
     @property
     def margins(self) -> tuple[Margin, ...] | None:
-        """The exact totals of every period; None before the first release of a series that
-        declares none.
+        """The exact totals that every period counts with; None before the first release of a series
+        that declares none.
         """
+        published: list[Margin] = []
+        for account in self.accounts.values():
+            published += [] if account.dataspace is None else account.dataspace.margins
         if self.series.exact is not None:
-            return tuple(Margin(*names) for names in self.series.exact)
-        first = next(iter(self.accounts.values()), None)
-        return None if first is None or first.dataspace is None else first.dataspace.margins
+            published += (Margin(*names) for names in self.series.exact)
+        elif not self.accounts:
+            return None
+        kept: list[Margin] = []
+        for margin in sorted({*published}, key=lambda one: (-len(one.names), one.names)):
+            if not margin.is_within_any(kept):
+                kept.append(margin)
+        return tuple(sorted(kept, key=str))
+
+    @cached_property
+    def counted(self) -> Mapping[Periods, Account]:
+        """The account of each set of data, as if all totals of the series were exact in it."""
+        features: list[Feature] = []
+        for account in self.accounts.values():
+            if isinstance(account.dataspace, Dataspace):
+                features += account.dataspace.schema.features
+        counted = {}
+        for periods, account in self.accounts.items():
+            missing = list_missing(account, self.margins or ())
+            try:
+                counted[periods] = count_as_exact(account, missing, features)
+            except Refused as refusal:
+                named = list_totals(missing)
+                raise Refused(
+                    f"{refusal.message}; publish {named} exactly in {periods} as well, or open"
+                    " another series"
+                ) from None
+        return counted
+
+    @property
+    def _published(self) -> set[str]:
+        """Features with exact totals in any release, or that are declared to have them."""
+        published = {name for margin in self.margins or () for name in margin.names}
+        for account in self.accounts.values():
+            if account.dataspace is not None:
+                published |= name_published_features(account.dataspace)
+        return published
 
     @property
     def attendance(self) -> Attendance:
         """In which periods two histories that are compared may differ."""
-        published = {name for margin in self.margins or () for name in margin.names}
-        for account in self.accounts.values():
-            if account.dataspace is not None:
-                published |= _name_published_features(account.dataspace)
-        return self.series.attendance_under(published)
+        return self.series.attendance_under(self._published)
 
     @property
     def adjacency(self) -> Adjacency | None:
         """The largest of the promises of all periods; None before the first release."""
-        promises = [one.adjacency for one in self.accounts.values() if one.adjacency is not None]
+        promises = [one.adjacency for one in self.counted.values() if one.adjacency is not None]
         return max(promises, key=lambda adjacency: adjacency.a, default=None)
 
     def describe(self) -> str:
@@ -234,10 +275,22 @@ class SeriesAccount:
     @property
     def costs(self) -> tuple[PeriodCost, ...]:
         """What was spent on each set of data, by period."""
-        return tuple(
-            PeriodCost(periods, account.semi_first())
-            for periods, account in sorted(self.accounts.items())
-        )
+        costs = []
+        for periods, account in sorted(self.accounts.items()):
+            costs.append(PeriodCost(periods, self._find_larger(periods, account.semi_first())))
+        return tuple(costs)
+
+    def _find_larger(self, periods: Periods, own: Tradeoff) -> Tradeoff:
+        """What was spent on some data for pairs that agree on their own totals, or for those that
+        agree on all totals of the series: whichever is more.
+
+        A table that further totals would fix costs nothing under them, and still tells its own
+        pairs apart.
+        """
+        under_all = self.counted[periods].semi_first()
+        if under_all == own or self.each is not None:
+            return under_all
+        return max(own, under_all, key=self.measure)
 
     def measure(self, spent: Tradeoff) -> Fraction:
         """Return rho or mu² of a curve, whichever the budget is in."""
@@ -320,7 +373,7 @@ class SeriesAccount:
     def remaining(self, period: int) -> Budget | None:
         """Return what releases of a period may still spend; None where that is nothing."""
         if self.each is not None:
-            return None if self._curves_in(period) else self.each
+            return None if self._curves_in(period, self.accounts) else self.each
         left = self.limit - self.find_worst(within=period)[0]
         if left <= 0:
             return None
@@ -336,9 +389,9 @@ class SeriesAccount:
                 kept.append(cost.periods)
         return tuple(kept)
 
-    def _curves_in(self, period: int) -> list[Tradeoff]:
+    def _curves_in(self, period: int, accounts: Mapping[Periods, Account]) -> list[Tradeoff]:
         """What each release spent that has data of a period, in the order of their charges."""
-        own = {periods: iter(account.charges) for periods, account in self.accounts.items()}
+        own = {periods: iter(account.charges) for periods, account in accounts.items()}
         curves = []
         for charge in self.charges:
             assert charge.periods is not None, "the charges of a series have periods"
@@ -376,44 +429,70 @@ class SeriesAccount:
         accounts = {**self.accounts, periods: joined}
         last = replace(joined.charges[-1], periods=periods)
         after = replace(self, accounts=accounts, charges=(*self.charges, last))
+        after._refuse_misspelled_constants()
+        after._refuse_linked_periods()
         after._refuse_too_few_records()
         after._refuse_pooled_too_small()
         after._refuse_beyond_budget(label, periods)
         return after
 
     def _refuse_other_totals(self, dataspace: Datasets, periods: Periods) -> None:
-        """Refuse totals that no other period publishes: which ones are exact is fixed before."""
-        first = next(iter(self.accounts.values()), None)
+        """Refuse totals that were not declared, and totals of another kind than earlier ones."""
+        declared = None
         if self.series.exact is not None:
-            expected = {Margin(*names) for names in self.series.exact}
-            if isinstance(dataspace, Dataspace):
-                with contextlib.suppress(SemidpError):  # a feature that this release does not have
-                    expected = {*normalize_margins(dataspace.schema, expected)}
-        elif first is not None and first.dataspace is not None:
-            expected = _name_totals(first.dataspace)
-        else:
+            declared = {Margin(*names) for names in self.series.exact}
+        if isinstance(dataspace, Dataspace) and not isinstance(dataspace, LinkedDataspace):
+            if declared is not None:
+                declared = {complete_margin(margin, dataspace.schema) for margin in declared}
+                further = {one for one in dataspace.margins if not one.is_within_any(declared)}
+                if further:
+                    raise Refused(
+                        f"the exact totals of this series are {list_totals(declared)}: leave out"
+                        f" {list_totals(further)}, or open another series"
+                    )
             return
-        published = _name_totals(dataspace)
-        if published == expected:
-            return
-        missing, further = expected - published, published - expected
-        advice = [f"publish {_list_totals(missing)} exactly as well"] if missing else []
-        advice += [f"leave out {_list_totals(further)}"] if further else []
-        raise Refused(
-            f"the exact totals of every period of this series are {_list_totals(expected)}, and the"
-            f" release of {periods} has others: {' and '.join(advice)}, or open another series"
-        )
+        first = next(iter(self.accounts.values()), None)
+        if declared is None and first is not None and first.dataspace is not None:
+            declared = name_totals(first.dataspace)
+        if declared is not None and name_totals(dataspace) != declared:
+            raise Refused(
+                f"the exact totals of every period of this series are {list_totals(declared)}, and"
+                f" the release of {periods} has others: publish the same, or open another series"
+            )
+
+    def _refuse_misspelled_constants(self) -> None:
+        """Refuse a column that is declared constant and has no exact totals: it may be another."""
+        unknown = {*self.series.constant}.difference(self._published)
+        if unknown:
+            raise Refused(
+                f"this series declares that {min(unknown)!r} never changes, and the release has no"
+                " exact totals of it: a column without them needs no declaration; check the"
+                " spelling and open another series"
+            )
+
+    def _refuse_linked_periods(self) -> None:
+        """Refuse exact totals of pooled data that are no sums of exact totals of their periods."""
+        for pooled, whole in self.accounts.items():
+            if not pooled.is_pooled or not isinstance(whole.dataspace, Dataspace):
+                continue
+            released = {}
+            for periods, account in self.accounts.items():
+                is_part = not periods.is_pooled and periods.numbers[0] in pooled.numbers
+                if is_part and isinstance(account.dataspace, Dataspace):
+                    released[periods] = account.dataspace
+            is_whole = {period.numbers[0] for period in released} == {*pooled.numbers}
+            refuse_linking_totals(pooled, whole.dataspace, [*released.values()], is_whole)
 
     def _refuse_too_few_records(self) -> None:
         """Refuse pooled data in which a person has more records than their promise covers: those of
         each period together, and at least one of each.
         """
         most: dict[int, int] = {}
-        for periods, account in self.accounts.items():
+        for periods, account in self.counted.items():
             if not periods.is_pooled and account.adjacency is not None:
                 number = periods.numbers[0]
                 most[number] = max(most.get(number, 1), account.adjacency.times)
-        for periods, account in self.accounts.items():
+        for periods, account in self.counted.items():
             own = {number: most.get(number, 1) for number in periods.numbers}
             records = self.attendance.find_largest_sum(own)
             if not periods.is_pooled or account.adjacency is None or records == 1:
@@ -432,11 +511,11 @@ class SeriesAccount:
     def _refuse_pooled_too_small(self) -> None:
         """Refuse pooled releases whose promise is about fewer records than their periods' own."""
         singles: dict[int, int] = {}
-        for periods, account in self.accounts.items():
+        for periods, account in self.counted.items():
             if not periods.is_pooled and account.adjacency is not None:
                 largest = singles.get(periods.numbers[0], 0)
                 singles[periods.numbers[0]] = max(largest, account.adjacency.a)
-        for periods, account in self.accounts.items():
+        for periods, account in self.counted.items():
             adjacency = account.adjacency
             if not periods.is_pooled or adjacency is None or not adjacency.protects_groups:
                 continue
@@ -451,7 +530,8 @@ class SeriesAccount:
         each = self.each
         if each is not None:
             for number in periods.numbers:
-                if not fits(self._curves_in(number), each):
+                both = self._curves_in(number, self.accounts), self._curves_in(number, self.counted)
+                if not all(fits(curves, each) for curves in both):
                     name = format_period(number, self.series.unit)
                     raise BudgetExceeded(
                         f"charging {label!r} would exceed the budget of {each} for {name}: nothing"
@@ -476,37 +556,6 @@ class SeriesAccount:
         agrees.
         """
         return find_disagreement(self.charges, self.id, entry, guarantee, noise)
-
-
-def _name_totals(dataspace: Datasets) -> set[Margin]:
-    """Names of what is exact, of units too."""
-    if isinstance(dataspace, DescribedDatasets):
-        return {Margin(dataspace.description)}
-    named = {*dataspace.margins}
-    if isinstance(dataspace, LinkedDataspace):
-        units = (Margin(*(f"units:{name}" for name in m.names)) for m in dataspace.units.margins)
-        named.update(units)
-    return named
-
-
-def _name_published_features(dataspace: Datasets) -> set[str]:
-    """Features with exact totals, of units too.
-
-    Exact counties are exact totals of their states. Exact states count as counties, too: where a
-    county never changes, neither does its state.
-    """
-    names = {name for margin in dataspace.margins for name in margin.names}
-    if isinstance(dataspace, Dataspace):
-        for feature in dataspace.schema.features:
-            if not names.isdisjoint(feature.names):
-                names.update(feature.names)
-    if isinstance(dataspace, LinkedDataspace):
-        names |= _name_published_features(dataspace.units)
-    return names
-
-
-def _list_totals(margins: Iterable[Margin]) -> str:
-    return "; ".join(sorted(map(str, margins))) or "the number of records alone"
 
 
 def _refuse_other_promise(ours: Adjacency, theirs: Adjacency) -> None:

@@ -101,7 +101,7 @@ def normalize_margins(schema: Schema, margins: Iterable[Margin]) -> tuple[Margin
     return tuple(Margin(*schema.list_view_names(view)) for view in kept)
 
 
-def _merge_features(features: Iterable[Feature]) -> tuple[Feature, ...] | None:
+def merge_features(features: Iterable[Feature]) -> tuple[Feature, ...] | None:
     """Return features without repetitions, a chain in place of its upper part; None where two
     contradict each other.
     """
@@ -499,7 +499,7 @@ class Dataspace(Datasets):
             return None
         if self.n != other.n:
             return None
-        features = _merge_features((*self.schema.features, *other.schema.features))
+        features = merge_features((*self.schema.features, *other.schema.features))
         if features is None:
             return None
         zeros, theirs = self.schema.structural_zeros, other.schema.structural_zeros
@@ -526,7 +526,7 @@ class Dataspace(Datasets):
         """
         if self.schema.structural_zeros or schema.structural_zeros:
             return self if self.schema == schema else None
-        if _merge_features((*schema.features, *self.schema.features)) != schema.features:
+        if merge_features((*schema.features, *self.schema.features)) != schema.features:
             return None
         values = {
             margin: _reorder_table(total, schema) for margin, total in self._margin_total_pairs

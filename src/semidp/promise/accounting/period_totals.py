@@ -1,0 +1,209 @@
+"""Which totals are exact in the periods of a series, and what releases cost as if all were.
+
+In a series one period may publish totals that another does not. If results decide which, pairs of
+datasets must agree on all of them in every period. The values of unpublished totals are not known,
+so that a release is counted under totals that leave room for any: every cell of the features has n
+records. For a dataset x with n records of the period, those n·1 less x are records that can be
+added, so that two datasets with the period's own totals differ as two datasets under these do.
+Every sensitivity is then at least as large as under the values of the period.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from semidp.errors import AdjacencyUnknown, Refused
+from semidp.promise.accounting.account import Account
+from semidp.promise.accounting.periods import Periods
+from semidp.promise.schema.counts import Table
+from semidp.promise.schema.features import Feature
+from semidp.promise.schema.schema import Schema
+from semidp.promise.spaces.adjacency import Adjacency, Ball, Exchange, semi_adjacency_bound
+from semidp.promise.spaces.dataspace import (
+    Datasets,
+    Dataspace,
+    DescribedDatasets,
+    Margin,
+    merge_features,
+)
+from semidp.promise.spaces.linked import LinkedDataspace
+
+Values = tuple[str, tuple[str, ...]]
+
+_LARGEST = 1 << 62  # records, as integers of 64 bits
+
+
+def list_missing(account: Account, margins: Iterable[Margin]) -> list[Margin]:
+    """Return which of some margins the releases of an account do not publish exactly.
+
+    Linked files and datasets that are known by name publish all, or are refused before.
+    """
+    space = account.dataspace
+    if not isinstance(space, Dataspace) or isinstance(space, LinkedDataspace):
+        return []
+    known = {*space.schema.names}
+    return [m for m in margins if not ({*m.names} <= known and space.publishes(m))]
+
+
+def count_as_exact(
+    account: Account, missing: Sequence[Margin], features: Iterable[Feature]
+) -> Account:
+    """Return the account with its charges computed anew for pairs that also agree on the margins
+    that it does not publish.
+
+    Parameters
+    ----------
+    account
+        Releases of one period.
+    missing
+        The margins, as `list_missing` found them.
+    features
+        Features of other periods, for columns that these releases do not have.
+
+    Raises
+    ------
+    Refused
+        If that is not known for one of the charges.
+    """
+    if not missing:
+        return account
+    own = account.dataspace
+    assert isinstance(own, Dataspace), "others lack no margin"
+    unknown = f"what is lost with exact totals of {list_totals(missing)} is not known"
+    asked = {name for margin in missing for name in margin.names}
+    merged = merge_features((*own.schema.features, *_find_features(asked, own.schema, features)))
+    if merged is None:
+        raise Refused(f"{unknown}: their levels or nesting differ between periods")
+    schema = Schema(merged)
+    if own.schema.structural_zeros:
+        raise Refused(f"{unknown} where some combinations of levels are impossible")
+    unseen = sorted(asked.difference(schema.names))
+    if unseen:
+        raise Refused(f"{unknown}: no release has a column {unseen[0]!r} yet")
+    space = _leave_room(schema, [*own.margins, *missing], own.n)
+    if space is None:
+        raise Refused(f"{unknown}: they have too many combinations of levels")
+    try:
+        adjacency = _widen(account, space)
+    except AdjacencyUnknown:
+        raise Refused(f"{unknown}: how many records move together is not known") from None
+    charges = []
+    for charge in account.charges:
+        try:
+            charges.append(charge.under(space, adjacency))
+        except Refused as refusal:
+            raise Refused(f"{unknown} for {charge.label!r}: {refusal.message}") from None
+    return Account(account.budget, space, adjacency, tuple(charges), account.id)
+
+
+def _find_features(asked: set[str], known: Schema, features: Iterable[Feature]) -> list[Feature]:
+    """Features of other periods for columns that a schema lacks: the deepest, with most levels."""
+    needed, found = asked.difference(known.names), []
+    for feature in sorted(features, key=lambda one: (-len(one.names), -len(one.levels))):
+        if not needed.isdisjoint(feature.names):
+            found.append(feature)
+            needed.difference_update(feature.names)
+    return found
+
+
+def _leave_room(schema: Schema, margins: Iterable[Margin], n: int) -> Dataspace | None:
+    """Totals of a table with n records in every cell; None if there are too many."""
+    completed = [Margin(*schema.complete_names(margin.names)) for margin in margins]
+    names = [name for name in schema.names if any(name in one.names for one in completed)]
+    cells = math.prod(schema.restrict(names).shape)
+    if n * cells > _LARGEST:
+        return None
+    values = {}
+    for margin in completed:
+        part = schema.restrict(margin.names)
+        each = n * cells // math.prod(part.shape)
+        values[margin] = Table(part, np.full(part.shape, each, dtype=np.int64))
+    return Dataspace.from_totals(schema, values)
+
+
+def _widen(account: Account, space: Dataspace) -> Adjacency:
+    """The promise of an account for other exact totals, whatever their values."""
+    before = account.adjacency
+    assert before is not None, "an account with charges has a promise"
+    protection = before.protection
+    if not before.protects_groups:
+        exchange = Exchange.from_dataspace(space, protection)
+        return Exchange(max(exchange.a, exchange.times), protection)
+    enough = semi_adjacency_bound(space.schema, space.margins, protection).bound
+    return Ball(max(before.a, enough), protection)
+
+
+def name_totals(dataspace: Datasets) -> set[Margin]:
+    """Names of what is exact, of units too."""
+    if isinstance(dataspace, DescribedDatasets):
+        return {Margin(dataspace.description)}
+    named = {*dataspace.margins}
+    if isinstance(dataspace, LinkedDataspace):
+        units = (Margin(*(f"units:{name}" for name in m.names)) for m in dataspace.units.margins)
+        named.update(units)
+    return named
+
+
+def name_published_features(dataspace: Datasets) -> set[str]:
+    """Features with exact totals, of units too.
+
+    Exact counties are exact totals of their states. Exact states count as counties, too: where a
+    county never changes, neither does its state.
+    """
+    names = {name for margin in dataspace.margins for name in margin.names}
+    if isinstance(dataspace, Dataspace):
+        for feature in dataspace.schema.features:
+            if not names.isdisjoint(feature.names):
+                names.update(feature.names)
+    if isinstance(dataspace, LinkedDataspace):
+        units = name_published_features(dataspace.units)
+        names |= units | {f"units:{name}" for name in units}
+    return names
+
+
+def refuse_linking_totals(
+    pooled: Periods, whole: Dataspace, singles: Sequence[Dataspace], is_whole: bool
+) -> None:
+    """Refuse pooled totals that are no sums of those of their periods.
+
+    All records of a period are among the pooled ones. So both code a column alike only if every
+    value that occurs in the period is a level of the pooled data, and every value of these, if all
+    their periods were released, a level of one of them.
+    """
+    reason = (
+        f"the exact totals of the pooled data of {pooled} must be sums of exact totals of each"
+        " period, since totals that link periods tell people apart:"
+    )
+    for margin in whole.margins:
+        for single in singles:
+            if not ({*margin.names} <= {*single.schema.names} and single.publishes(margin)):
+                raise Refused(f"{reason} {margin} is not exact in one of them")
+        own, known = _list_values(whole, margin), _list_values(whole, margin, occurring=False)
+        theirs = [_list_values(single, margin) for single in singles]
+        levels = set[Values]().union(*(_list_values(one, margin, False) for one in singles))
+        if any(not values <= known for values in theirs) or (is_whole and not own <= levels):
+            raise Refused(f"{reason} {margin} has other levels in one of them")
+
+
+def _list_values(space: Dataspace, margin: Margin, occurring: bool = True) -> set[Values]:
+    """Values of each feature of a margin, by its name: all, or those that occur."""
+    total = space.value(margin)
+    values = set()
+    for axis, feature in enumerate(total.schema.features):
+        others = tuple(other for other in range(total.counts.ndim) if other != axis)
+        counts = total.counts.sum(axis=others)
+        for path, count in zip(feature.paths(), counts, strict=True):
+            if count or not occurring:
+                values.add((feature.name, tuple(path)))
+    return values
+
+
+def complete_margin(margin: Margin, schema: Schema) -> Margin:
+    """A margin with the coarser columns of its nested features, if a release has them."""
+    is_known = {*margin.names} <= {*schema.names}
+    return Margin(*schema.complete_names(margin.names)) if is_known else margin
+
+
+def list_totals(margins: Iterable[Margin]) -> str:
+    return "; ".join(sorted(map(str, margins))) or "the number of records alone"
