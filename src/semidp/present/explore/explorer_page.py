@@ -101,7 +101,7 @@ _HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
-_NOTHING = "Tick the features of a table on the left: what it would look like stands here."
+_NOTHING = "Tick the features of a table: what it would look like is shown here."
 
 Fields = list[tuple[str, str]]
 

@@ -18,6 +18,7 @@ from semidp.publish.statistics.protocol.results import Published
 _MOST_BARS = 60
 _NO_VALUE = "#EDEDED"
 _MAP_POINTS = np.array([185.0, 190.0])  # how wide and high a map is drawn, about
+_MAP_HEIGHTS = 1.6, 3.1  # inches: room for the bar of shades, and no more than a page is wide
 # of names: their size, how wide a letter is beside it, and how far one may reach beyond its place
 _NAME_SIZE, _LETTER, _OVERHANG = 7.0, 0.55, 1.15
 
@@ -47,7 +48,8 @@ def place_map(places: PlaceMap, panels: Sequence[PlaceValues], what: str) -> Fig
     >>> len(place_map(places, [panel], "count").axes)
     4
     """
-    with drawing(7.2, 3.1 * len(panels) + 0.2, columns=2, rows=len(panels)) as (figure, axes):
+    height = _map_height(places)
+    with drawing(7.2, height * len(panels) + 0.2, columns=2, rows=len(panels)) as (figure, axes):
         values = _span(places, panels, [panel.values for panel in panels])
         errors = _span(places, panels, [panel.errors for panel in panels])
         for row, panel in zip(np.atleast_2d(axes), panels, strict=True):
@@ -56,6 +58,21 @@ def place_map(places: PlaceMap, panels: Sequence[PlaceValues], what: str) -> Fig
             _draw(figure, row[1], places, panel, panel.errors, shades)
             row[0].set_title(panel.title, fontsize=10)
     return figure
+
+
+def _map_height(places: PlaceMap) -> float:
+    """Return how high the row of a map is, in inches: a wide country leaves no empty paper above.
+
+    >>> from semidp.publish.results.place_maps import Outline
+    >>> wide = ((0.0, 0.0), (9.0, 0.0), (9.0, 2.0), (0.0, 0.0))
+    >>> _map_height(PlaceMap((Outline({}, (wide,)),)))
+    1.6
+    """
+    rings = [ring for outline in places.outlines for ring in outline.rings]
+    corners = np.concatenate([np.array(ring) for ring in rings if ring] or [np.ones((1, 2))])
+    width, height = np.maximum(np.ptp(corners, axis=0), 1e-9)
+    needed = _MAP_POINTS[0] * height / width / 72 + 0.5
+    return float(np.clip(needed, *_MAP_HEIGHTS))
 
 
 @dataclass(frozen=True)

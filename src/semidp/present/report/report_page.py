@@ -27,6 +27,7 @@ from semidp.publish.results.texts import more, name_tradeoff
 from semidp.publish.statistics.protocol.results import Published
 
 _LONG = 25  # rows from which on a table is searched
+_MOST_COLUMNS = 8  # of a list that is no wider than the text
 _SEARCHED = 'class="find"'
 _SHOWN_MOVES = 12
 
@@ -88,11 +89,13 @@ def html(release: ReleaseFiles, title: str | None = None, further: Sequence[Sect
         also_known=sentences.also_known(release),
         moves=moved[:_SHOWN_MOVES],
         more_moves=max(len(moved) - _SHOWN_MOVES, 0),
-        sections=[*_sections(release), *further],
+        results=_result_sections(release),
+        further=[*_parts_sections(release), *disclosure_sections(scope), *further],
         limits=sentences.limits(release),
         details=_details(release),
         published=_totals(scope.dataspace),
         long=_LONG,
+        most=_MOST_COLUMNS,
         glossary=GLOSSARY,
         files=[(name, quote(name), what) for name, what in sentences.files(release)],
     )
@@ -131,17 +134,12 @@ def _render_figure(figure: Any) -> Any:
     return Markup(svg(figure))
 
 
-def _sections(release: ReleaseFiles) -> list[Section]:
-    """Return the sections of all results, of the parts, and of what the exact totals give away."""
+def _result_sections(release: ReleaseFiles) -> list[Section]:
+    """Return the sections of all results: what a reader came for, with its errors."""
     sections = []
     for result in release.results:
         sections += result.sections(release.form)
-    return [
-        *sections,
-        *place_sections(release),
-        *_parts_sections(release),
-        *disclosure_sections(release.scope),
-    ]
+    return [*sections, *place_sections(release)]
 
 
 def moves(scope: Scope) -> list[dict[str, Any]]:

@@ -32,6 +32,8 @@ from semidp.promise.spaces.dataspace import Datasets, Dataspace, Margin, normali
 
 LARGEST_DESIGN = 2**18
 """The most combinations of levels that a design may have."""
+INTERCEPT = "intercept"
+"""What the column of ones is called."""
 
 
 class Coding(StrEnum):
@@ -150,7 +152,7 @@ class Design:
         parts = {name: _factor(schema, name, coding) for name in factors}
         for name, values in numbers.items():
             parts[name] = [_score_column(schema, name, values)]
-        columns = [Column("intercept", (), (Fraction(1),))] if intercept else []
+        columns = [Column(INTERCEPT, (), (Fraction(1),))] if intercept else []
         columns += [column for part in parts.values() for column in part]
         for names in interactions:
             unknown = [name for name in names if name not in parts]

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,7 +15,8 @@ from semidp.publish.plots.style import BLUE, CYCLE, GREY, ORANGE, Figure, drawin
 
 _STYLES = ("-", "--", "-.", ":")
 _NAME_UP_TO = 30  # rows or columns whose names are written
-_LONGEST_NAME = 14  # characters of a name that is written
+_LONGEST_NAME = 24  # characters of a name that is written; a longer one is cut
+_LEGEND_WIDTH = 46  # characters of a line
 _DRAW_UP_TO = 1000  # rows or columns that are drawn
 _MOST_PANELS = 24
 _MOST_GROUPS = 40
@@ -35,7 +37,7 @@ def tradeoff_plot(curves: Mapping[str, Tradeoff], axes: Any = None) -> Figure:
     1
     """
     alpha = 1 - np.concatenate([np.linspace(0, 0.02, 60), np.linspace(0.02, 1, 200)])
-    with drawing(4.2, 3.9, axes=axes) as (figure, axes):
+    with drawing(4.2, 4.6, axes=axes) as (figure, axes):
         axes.plot([0, 1], [1, 0], color=GREY, linewidth=1, label="guessing (perfect privacy)")
         for (label, curve), color, style in zip(curves.items(), CYCLE, _STYLES, strict=False):
             axes.plot(
@@ -44,7 +46,7 @@ def tradeoff_plot(curves: Mapping[str, Tradeoff], axes: Any = None) -> Figure:
                 color=color,
                 linestyle=style,
                 linewidth=2,
-                label=label,
+                label=textwrap.fill(label, _LEGEND_WIDTH),
             )
         if len(curves) == 1:
             values = np.asarray(next(iter(curves.values()))(alpha))
@@ -53,7 +55,8 @@ def tradeoff_plot(curves: Mapping[str, Tradeoff], axes: Any = None) -> Figure:
             )
         axes.set(aspect="equal", xlabel="false alarms", ylabel="misses")
         _percent_ticks(axes, (0, 0.25, 0.5, 0.75, 1))
-        axes.legend(loc="upper right", fontsize=9.5)
+        # Below the axes: a long name of what is protected would cover the curves.
+        axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.17), fontsize=9.5)
     return figure
 
 
@@ -160,8 +163,19 @@ def _cut(sizes: Sequence[int]) -> int:
 
 def _ticks(put: Any, labels: list[str], **style: Any) -> None:
     """Name the rows or columns where there is room for all their names."""
-    named = len(labels) <= _NAME_UP_TO and max(map(len, labels)) <= _LONGEST_NAME
-    put(range(len(labels)) if named else [], labels if named else [], fontsize=8, **style)
+    named = [shorten_name(label, _LONGEST_NAME) for label in labels]
+    if len(labels) > _NAME_UP_TO:
+        named = []
+    put(range(len(named)), named, fontsize=8, **style)
+
+
+def shorten_name(name: str, longest: int) -> str:
+    """Cut a name that has more than so many characters.
+
+    >>> shorten_name("Capital region and suburbs", 14), shorten_name("North", 14)
+    ('Capital regio…', 'North')
+    """
+    return name if len(name) <= longest else f"{name[: longest - 1]}…"
 
 
 def estimates_plot(
@@ -169,10 +183,10 @@ def estimates_plot(
     values: Sequence[float],
     errors: Sequence[float],
     axis: str,
-    bounds: tuple[float, float] | None = None,
+    bounds: Sequence[float] | None = None,
     axes: Any = None,
 ) -> Figure | None:
-    """Draw one estimate a group with two standard errors to each side, and declared bounds near
+    """Draw one estimate per group with two standard errors to each side, and declared bounds near
     them.
 
     The scale is that of the estimates, not of the bounds. None for too many groups.

@@ -4,6 +4,7 @@ A statistic names its columns and says what they are. Its files, data frames, li
 a terminal, pictures and the description of its columns follow from their roles.
 """
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -20,6 +21,7 @@ from semidp.publish.results.sections import LISTED_ROWS, Section
 from semidp.publish.results.texts import (
     FAINT_MARK,
     end_text,
+    error_digits,
     estimate_text,
     more,
     number_text,
@@ -55,6 +57,7 @@ class Role(Enum):
 
 
 ESTIMATES = (Role.base, Role.estimate)
+_FAR_BELOW = 100
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,14 +129,16 @@ class EstimateColumns:
     def texts(self, row: int) -> list[str]:
         """Write the numbers of one row: estimate, standard error, ends."""
         value = float(self.estimate.values[row])
-        error = self._error(row)
         if self.estimate.text is not None:
             return [self.line(row)]
+        error = self._error(row)
+        if error >= self._common_error:
+            # All rows have the same decimals, and can be compared at a glance.
+            error = self._common_error
         if self.error is None:
             shown = [rounded_text(value, error)]
         else:
-            estimate, _, standard_error = estimate_text(value, error).partition(" ± ")
-            shown = [estimate, standard_error]
+            shown = [rounded_text(value, error), error_digits(self._error(row), error)]
         for end in self.ends:
             shown.append(end_text(float(end.values[row]), error, upper=end.role is Role.upper))
         return shown
@@ -154,6 +159,17 @@ class EstimateColumns:
             return [self.estimate.title]
         own = (self.estimate, self.error, *self.ends)
         return [one.title for one in own if one is not None]
+
+    @cached_property
+    def _common_error(self) -> float:
+        """The standard error whose digits all rows have: the smallest, unless it is far below the
+        others; such a row has its own.
+        """
+        errors = np.array([self._error(row) for row in range(len(self.estimate.values))])
+        positive = errors[np.isfinite(errors) & (errors > 0)]
+        if not positive.size:
+            return math.inf
+        return max(float(positive.min()), float(np.median(positive)) / _FAR_BELOW)
 
     def _error(self, row: int) -> float:
         if self.error is not None:

@@ -67,8 +67,6 @@ class Section:
         Groups that hold no record.
     tables
         The counts of further tables.
-    first
-        Whether it stands at the top of the page.
     """
 
     heading: str
@@ -82,7 +80,6 @@ class Section:
     names: int = 1
     empty: Sequence[str] = ()
     tables: Sequence[PageCells] = ()
-    first: bool = False
 
 
 @dataclass(frozen=True)
@@ -153,6 +150,18 @@ def first_cells(
     """Return the counts of the first tables, as far as they fit on a page."""
     fitting = [table for table in tables[:SHOWN_TABLES] if table.schema.size <= FOLDED_CELLS]
     return [page_cells(table, public, absent, form) for table in fitting]
+
+
+def counts_sections(
+    heading: str,
+    tables: Sequence[PublishedTable],
+    public: Datasets,
+    absent: bool,
+    form: Form | None,
+) -> list[Section]:
+    """Return the section of the counts of the first tables; none where none fits on a page."""
+    cells = first_cells(tables, public, absent, form)
+    return [Section(heading=heading, tables=cells)] if cells else []
 
 
 def errors_caption(table: PublishedTable, absent: bool, shown: bool) -> str:

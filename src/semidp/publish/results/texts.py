@@ -108,10 +108,16 @@ def estimate_text(value: float, error: float) -> str:
     """
     if not math.isfinite(value):
         return "none"
-    spread = rounded_text(error, error)
-    if 0 < error < _FINEST:
-        spread = f"{error:.2g}"
-    return f"{rounded_text(value, error)} ± {spread}"
+    return f"{rounded_text(value, error)} ± {error_digits(error, error)}"
+
+
+def error_digits(error: float, least: float) -> str:
+    """Write a standard error with the digits that the smallest one of a column leaves.
+
+    >>> error_digits(12.345, 1.2), error_digits(1.2345e-68, 1.2345e-68)
+    ('12.3', '1.2e-68')
+    """
+    return f"{error:.2g}" if 0 < error < _FINEST else rounded_text(error, least)
 
 
 def share_text(share: float) -> str:

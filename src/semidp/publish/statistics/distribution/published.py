@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from semidp.promise.exact import number, plain
-from semidp.publish.plots.style import BLUE, GREY, Figure, drawing, grouped_ticks
+from semidp.publish.plots.figures import shorten_name
+from semidp.publish.plots.style import BLUE, GREY, SKY, Figure, drawing, grouped_ticks
 from semidp.publish.results.role_columns import (
     Role,
     RoleColumn,
@@ -184,7 +185,8 @@ def distribution_sheets(
                 heading=f"Published {what}",
                 draw=partial(_draw, request, groups, curves),
                 caption=f"The share of records below each value, of {which}. The shade is the band"
-                " that holds the whole curve.",
+                " that holds the whole curve. Values with hardly any record are left out at both"
+                " ends.",
                 label=f"Distribution of {request.outcome.column} by {by}, with bands",
             )
         )
@@ -267,6 +269,7 @@ _BESIDE = 3  # pictures in a row
 _LONGEST_NAME = 26
 _TICKS = (0, 0.25, 0.5, 0.75, 1)
 _DRAWN = ("share", "band_lower", "band_upper")
+_TAIL = 0.005  # of the records, which is left out at both ends of the axis
 
 
 def distribution_plot(
@@ -306,6 +309,8 @@ def distribution_plot(
         return None
     if axes is not None:
         _draw_group(axes, labels[occupied[0]], cuts, curves, bounds, occupied[0])
+        low, high = (curves[name][occupied[:1]] for name in _DRAWN[1:])
+        axes.set_xlim(*_drawn_span(cuts, low, high, bounds))
         axes.set(xlabel=column, ylabel="share below the value")
         figure: Figure = axes.figure
         return figure
@@ -313,11 +318,14 @@ def distribution_plot(
     rows = math.ceil(len(occupied) / beside)
     with drawing(0.8 + 2.5 * beside, 0.7 + 1.9 * rows, beside, rows) as (figure, panels):
         every = np.atleast_1d(panels).ravel()
+        low, high = (curves[name][occupied] for name in _DRAWN[1:])
+        span = _drawn_span(cuts, low, high, bounds)
         for panel, group in zip(every, occupied, strict=False):
             _draw_group(panel, labels[group], cuts, curves, bounds, group)
         for panel in every[len(occupied) :]:
             panel.set_axis_off()
         for panel in every[: len(occupied)]:
+            panel.set_xlim(*span)
             grouped_ticks(panel.xaxis, 3)
         figure.supxlabel(column, fontsize=11)
         figure.supylabel("share below the value", fontsize=11)
@@ -336,14 +344,31 @@ def _draw_group(
     # Above the upper bound lies nobody.
     places = np.append(cuts, 2 * bounds[1] - cuts[-1])
     share, low, high = (np.append(curves[name][group], 1.0) for name in _DRAWN)
-    panel.fill_between(places, low, high, step="mid", color=BLUE, alpha=0.22, linewidth=0)
-    panel.step(places, share, where="mid", color=BLUE, linewidth=1.8)
+    panel.fill_between(places, low, high, step="mid", color=SKY, alpha=0.55, linewidth=0)
+    panel.step(places, share, where="mid", color=BLUE, linewidth=1.1)
     panel.axhline(0.5, color=GREY, linestyle=":", linewidth=1)
-    panel.set_xlim(*bounds)
     panel.set_ylim(0, 1.02)
     panel.set_yticks(_TICKS, [f"{tick:.0%}" for tick in _TICKS], fontsize=9)
     panel.tick_params(axis="x", labelsize=9)
-    shown = label
-    if len(label) > _LONGEST_NAME:
-        shown = f"{label[: _LONGEST_NAME - 1]}…"
-    panel.set_title(shown, fontsize=10.5)
+    panel.set_title(shorten_name(label, _LONGEST_NAME), fontsize=10.5)
+
+
+def _drawn_span(
+    cuts: Floats, low: Floats, high: Floats, bounds: tuple[float, float]
+) -> tuple[float, float]:
+    """Return the part of the axis where curves rise: declared bounds are often far wider.
+
+    A curve has risen where its band, from `low` to `high`, reaches all records or nearly so.
+
+    >>> rising = np.array([[0.0, 0.1, 0.7, 1.0, 1.0, 1.0]])
+    >>> _drawn_span(np.arange(1.0, 7.0), rising, rising, (0.0, 100.0))
+    (1.0, 4.0)
+    """
+    started = np.flatnonzero((low > _TAIL).any(axis=0))
+    ended = np.flatnonzero((high >= 1 - _TAIL).all(axis=0))
+    first, last = bounds
+    if started.size and started[0] > 0:
+        first = float(cuts[started[0] - 1])
+    if ended.size:
+        last = float(cuts[ended[0]])
+    return (first, last) if first < last else bounds

@@ -1,10 +1,14 @@
 """What a release publishes of a regression: coefficients, errors, intervals, what was measured."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from semidp.promise.sensitivity.moments import INTERCEPT
+from semidp.publish.plots.figures import estimates_plot
 from semidp.publish.results.role_columns import (
     Role,
     RoleColumn,
@@ -84,8 +88,9 @@ def publish_regression(
             words=f"the {title}",
             heading=f"Published {title}",
             row="coefficient",
-            axis="coefficient",
-            caption="Coefficients with two standard errors of the noise to each side.",
+            draw=partial(_draw_slopes, fit.names, fit.coefficients, errors),
+            caption="Coefficients with two standard errors of the noise to each side. The"
+            " intercept is in the table alone: it has another scale.",
         ),
         Sheet(
             name=measurements,
@@ -98,6 +103,17 @@ def publish_regression(
     ]
     facts = {"query": query, "intervals": describe_intervals(intervals)}
     return publish_statistic(request, fit, sentences, sheets, facts)
+
+
+def _draw_slopes(
+    names: Sequence[str], values: NDArray[Any], errors: NDArray[Any], axes: Any
+) -> Any:
+    """Draw all coefficients but the intercept, whose scale would leave the others a point each."""
+    kept = [place for place, name in enumerate(names) if name != INTERCEPT]
+    labels = [names[place] for place in kept]
+    return estimates_plot(
+        labels, values[kept].tolist(), errors[kept].tolist(), "coefficient", (0.0,), axes
+    )
 
 
 def _measured_text(query: Mapping[str, Any]) -> str:

@@ -15,7 +15,7 @@ from semidp.promise.spaces.linked import LinkedDataspace
 from semidp.promise.spaces.protection import Protect
 from semidp.publish.linked_mechanism import LinkedMechanism, published_variances
 from semidp.publish.results.cells import Form
-from semidp.publish.results.sections import Section, first_cells, table_title
+from semidp.publish.results.sections import Section, counts_sections, table_title
 from semidp.publish.results.texts import error_text
 from semidp.publish.statistics.tables.asked import TableRequest
 from semidp.publish.statistics.tables.error_words import (
@@ -161,9 +161,11 @@ def sections(result: "PublishedLinked", form: Form | None) -> list[Section]:
     together = Section(
         heading="How members and units agree",
         paragraphs=_agreement(result),
-        tables=first_cells(result.tables, result.guarantee.dataspace, result.noise.absent, form),
     )
-    return [errors_section, together]
+    public, absent = result.guarantee.dataspace, result.noise.absent
+    heading = "The published tables of members and of units"
+    counts = counts_sections(heading, result.tables, public, absent, form)
+    return [*counts, errors_section, together]
 
 
 def _describe_measurement(result: "PublishedLinked") -> list[str]:

@@ -12,7 +12,13 @@ from semidp.publish.comparisons import find_excess_variance
 from semidp.publish.plots.figures import loss_plot
 from semidp.publish.report_words import report_words
 from semidp.publish.results.cells import Form
-from semidp.publish.results.sections import LISTED_ROWS, Details, Section, first_cells, table_title
+from semidp.publish.results.sections import (
+    LISTED_ROWS,
+    Details,
+    Section,
+    counts_sections,
+    table_title,
+)
 from semidp.publish.results.texts import error_text, more, name_tradeoff, within_text
 from semidp.publish.statistics.tables.error_words import (
     ERRORS_TEXT,
@@ -140,9 +146,12 @@ def sections(product: "PublishedTables", form: Form | None) -> list[Section]:
 
     The errors of many tables stand at the top of the page.
     """
-    measured = [_measured_section(product), _together_section(product, form)]
-    errors = _errors_section(product)
-    return [errors, *measured] if errors.first else [measured[0], errors, measured[1]]
+    public, absent = product.guarantee.dataspace, product.noise.absent
+    counts = counts_sections("The published tables", product.tables, public, absent, form)
+    errors = [_errors_section(product)]
+    many = len(product.tables) > FEW_TABLES
+    first = [*errors, *counts] if many else [*counts, *errors]
+    return [*first, _measured_section(product), _together_section(product)]
 
 
 def _errors_section(product: "PublishedTables") -> Section:
@@ -158,7 +167,6 @@ def _errors_section(product: "PublishedTables") -> Section:
         paragraphs=paragraphs,
         columns=HEADINGS,
         rows=rows,
-        first=every > FEW_TABLES,
     )
 
 
@@ -175,7 +183,7 @@ def _measured_section(product: "PublishedTables") -> Section:
     )
 
 
-def _together_section(product: "PublishedTables", form: Form | None) -> Section:
+def _together_section(product: "PublishedTables") -> Section:
     every = len(product.tables)
     shown = min(every, _LISTED_TABLES)
     rows = [_overlaps(product, number) for number in range(shown)]
@@ -187,7 +195,6 @@ def _together_section(product: "PublishedTables", form: Form | None) -> Section:
         columns=("table", "has the same numbers as other tables in", "exact in it"),
         rows=rows,
         names=3,
-        tables=first_cells(product.tables, product.guarantee.dataspace, product.noise.absent, form),
     )
 
 
