@@ -10,8 +10,8 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
+from semidp.promise.tradeoff.budget import gaussian, laplace
 from semidp.promise.tradeoff.composition import Composed, compose
-from semidp.promise.tradeoff.curves import gaussian, laplace
 from semidp.promise.tradeoff.function import Tradeoff
 
 COUNT = 1000

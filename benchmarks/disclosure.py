@@ -11,9 +11,8 @@ import numpy as np
 from semidp.assess.disclosure.conforming import ConformingTables
 from semidp.assess.disclosure.program_bounds import Effort
 from semidp.assess.disclosure.published_counts import UNBOUNDED, KnownTable, PublishedCounts
-from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature
-from semidp.promise.schema.schema import Schema
+from semidp.promise.schema.schema import Schema, Table
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 
 CLOSED = {

@@ -14,14 +14,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from semidp.promise.mechanisms.exponential import exponential_mechanism
+from semidp.promise.mechanisms.exponential import exponential_mechanism, rank_space
 from semidp.promise.noise.randomness import SeededRandomness
-from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature
 from semidp.promise.schema.outcome import Outcome
-from semidp.promise.schema.schema import Schema
+from semidp.promise.schema.schema import Schema, Table
 from semidp.promise.sensitivity.distribution_space import distribution_space
-from semidp.promise.sensitivity.rank_space import rank_space
 from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.tradeoff.budget import Budget

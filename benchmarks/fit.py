@@ -11,10 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature
 from semidp.promise.schema.margins import Grid, Totals
-from semidp.promise.schema.schema import Schema
+from semidp.promise.schema.schema import Schema, Table
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.publish.fitting.problem import pose
 from semidp.publish.fitting.programs import prove

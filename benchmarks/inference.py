@@ -15,7 +15,7 @@ from scipy.stats import hypergeom
 
 from semidp.promise.noise.canonical import CanonicalNoise, Normal, Tulap, canonical_noise
 from semidp.promise.noise.randomness import SeededRandomness
-from semidp.promise.tradeoff.curves import approximate, zcdp
+from semidp.promise.tradeoff.budget import approximate, zcdp
 from semidp.publish.statistics.odds_ratio.hypergeometric import TwoByTwo
 from semidp.publish.statistics.odds_ratio.umpu import UmpuTest
 

@@ -17,16 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.promise.guarantee import Scope
-from semidp.promise.mechanisms.exponential import exponential_mechanism
+from semidp.promise.mechanisms.exponential import exponential_mechanism, rank_space
 from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
 from semidp.promise.noise.randomness import SeededRandomness
-from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature
 from semidp.promise.schema.outcome import Outcome
-from semidp.promise.schema.schema import Schema
+from semidp.promise.schema.schema import Schema, Table
 from semidp.promise.sensitivity.moments import Design
 from semidp.promise.sensitivity.outcome_spaces import sum_space
-from semidp.promise.sensitivity.rank_space import rank_space
 from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.tradeoff.budget import Budget

@@ -10,7 +10,7 @@ from typing import Any
 
 from semidp import Budget, Dataspace, Feature, Margin, Schema, Table
 from semidp.assess import opendp as bridge
-from semidp.promise.mechanisms.pure import LaplaceMechanism
+from semidp.promise.mechanisms.additive import LaplaceMechanism
 from semidp.promise.schema.outcome import Outcome
 from semidp.promise.sensitivity.outcome_spaces import outcome_adjacency, sum_space
 

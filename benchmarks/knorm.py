@@ -3,7 +3,7 @@ tables of real sizes get.
 
 The published method (Cho and Awan, Algorithm 3) draws from a cube around K and solves a linear
 program for each proposal. Run as a program, this file prints the second moments behind
-`semidp.promise.mechanisms.knorm.table`.
+`semidp.promise.mechanisms.knorm_tables`.
 """
 
 import time
@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from scipy.optimize import linprog
 
-from semidp.promise.mechanisms.knorm.explicit import PairBall
-from semidp.promise.mechanisms.knorm.polar import NormBall
-from semidp.promise.mechanisms.knorm.table import TableBall
+from semidp.promise.mechanisms.knorm_balls import PairBall
+from semidp.promise.mechanisms.knorm_polar import NormBall
+from semidp.promise.mechanisms.knorm_tables import TableBall
 from semidp.promise.schema.margins import Grid, Totals
 from semidp.promise.sensitivity.moves import moves
 

@@ -23,13 +23,11 @@ from typing import Any
 
 import numpy as np
 
-from semidp.promise.mechanisms.exponential import exponential_mechanism
+from semidp.promise.mechanisms.exponential import exponential_mechanism, rank_scores, rank_space
 from semidp.promise.noise.randomness import SeededRandomness
-from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature
 from semidp.promise.schema.outcome import Outcome
-from semidp.promise.schema.schema import Schema
-from semidp.promise.sensitivity.rank_space import rank_scores, rank_space
+from semidp.promise.schema.schema import Schema, Table
 from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.tradeoff.budget import Budget

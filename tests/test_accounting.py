@@ -14,16 +14,17 @@ from hypothesis import strategies as st
 from semidp.assess.events import renyi_delta
 from semidp.errors import InputError
 from semidp.promise import zcdp_epsilon_paper
-from semidp.promise.accounting.conversions import (
+from semidp.promise.ball_arithmetic import least
+from semidp.promise.mechanisms.additive import mu_within, rho_within
+from semidp.promise.tradeoff.budget import (
+    Budget,
+    approximate,
     approximate_group,
+    gaussian,
     pure_to_gdp,
-    zcdp_delta,
-    zcdp_epsilon,
+    zcdp,
 )
-from semidp.promise.mechanisms.gaussian import mu_within, rho_within
-from semidp.promise.tradeoff.budget import Budget
-from semidp.promise.tradeoff.curves import approximate, gaussian, zcdp
-from semidp.promise.tradeoff.function import Order
+from semidp.promise.tradeoff.function import Order, read_up
 
 mpmath.mp.dps = 50
 CLOSE = mpmath.mpf("1e-6")
@@ -77,9 +78,14 @@ def root(f: Callable[[mpmath.mpf], mpmath.mpf], low: mpmath.mpf, high: mpmath.mp
     return high
 
 
+def tight_epsilon(rho: Fraction, delta: Fraction) -> float:
+    """The epsilon of the tight conversion alone; the curve of zCDP is sometimes better."""
+    return read_up(least(lambda epsilon: zcdp(rho).conversion(Fraction(epsilon)) <= delta))
+
+
 def test_the_census_numbers() -> None:
-    assert round(zcdp_epsilon("2.56", "1e-10"), 4) == 17.1583
-    assert round(zcdp_epsilon("10.24", "1e-10"), 4) == 39.8226
+    assert round(tight_epsilon(Fraction("2.56"), Fraction("1e-10")), 4) == 17.1583
+    assert round(tight_epsilon(Fraction("10.24"), Fraction("1e-10")), 4) == 39.8226
     assert round(zcdp_epsilon_paper("2.56", "1e-10"), 5) == 17.91528
     assert round(zcdp_epsilon_paper("10.24", "1e-10"), 5) == 40.95057
     assert zcdp("2.56").group(2).rho == Fraction("10.24")
@@ -89,10 +95,10 @@ def test_the_census_numbers() -> None:
 @few
 def test_zcdp_to_approximate(rho: Fraction, delta: Fraction) -> None:
     truth = reference_zcdp(big(rho), big(delta))
-    claim = zcdp_epsilon(rho, delta)
+    claim = tight_epsilon(rho, delta)
     safe(claim, max(truth, mpmath.mpf(0)))
     assert zcdp(rho).epsilon(delta) <= claim <= zcdp_epsilon_paper(rho, delta)
-    assert zcdp_delta(rho, claim) <= delta
+    assert zcdp(rho).conversion(claim) <= delta
 
 
 @given(strengths, deltas)
@@ -153,7 +159,7 @@ def test_what_pure_implies_is_implied() -> None:
 @few
 def test_renyi_of_zcdp_is_never_tighter_than_zcdp(rho: Fraction, epsilon: Fraction) -> None:
     bounds = [(order, rho * order) for order in map(Fraction, ("1.5", 2, 4, 16))]
-    assert renyi_delta(bounds, epsilon) >= zcdp_delta(rho, epsilon)
+    assert renyi_delta(bounds, epsilon) >= zcdp(rho).conversion(epsilon)
     for order, value in bounds:
         bound = mpmath.exp(
             (big(order) - 1) * (big(value - epsilon) + mpmath.log(1 - 1 / big(order)))
@@ -178,8 +184,8 @@ def test_groups() -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
-        lambda: zcdp_epsilon(-1, "1e-6"),
-        lambda: zcdp_epsilon(1, 2),
+        lambda: zcdp(-1),
+        lambda: zcdp(1).epsilon(2),
         lambda: gaussian("nan").delta(1),
         lambda: pure_to_gdp(-1),
     ],

@@ -18,8 +18,8 @@ from semidp.assess.events import Mixture, event_tradeoff, functional_tradeoff
 from semidp.errors import InputError, Refused
 from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.dataspace import Dataspace
+from semidp.promise.tradeoff.budget import gaussian, laplace, zcdp
 from semidp.promise.tradeoff.composition import compose
-from semidp.promise.tradeoff.curves import gaussian, laplace, zcdp
 from semidp.promise.tradeoff.function import Tradeoff
 
 REMOVE, REPLACE = NeighboringRelation.ADD_OR_REMOVE_ONE, NeighboringRelation.REPLACE_ONE

@@ -9,9 +9,8 @@ from scipy.special import ndtr
 
 from semidp.errors import Refused
 from semidp.promise.accounting.account import fits
-from semidp.promise.tradeoff.budget import Budget
+from semidp.promise.tradeoff.budget import Budget, approximate, gaussian, zcdp
 from semidp.promise.tradeoff.composition import compose
-from semidp.promise.tradeoff.curves import approximate, gaussian, zcdp
 from semidp.promise.tradeoff.function import Tradeoff
 from semidp.promise.tradeoff.polygons import Approximate
 from semidp.promise.tradeoff.smooth import Gaussian

@@ -28,25 +28,25 @@ from semidp.promise.accounting.ledger import Ledger, Session
 from semidp.promise.accounting.recorded_queries import mechanism_from_record
 from semidp.promise.files import hold_lock, replace_file
 from semidp.promise.guarantee import Guarantee
-from semidp.promise.mechanisms.gaussian import (
+from semidp.promise.mechanisms.additive import (
     DiscreteGaussianMechanism,
+    L2Mechanism,
+    LaplaceMechanism,
     LatticeGaussianMechanism,
     RoundedGaussianMechanism,
 )
-from semidp.promise.mechanisms.pure import KNormMechanism, L2Mechanism, LaplaceMechanism
-from semidp.promise.schema.counts import Table
+from semidp.promise.mechanisms.knorm import KNormMechanism
 from semidp.promise.schema.features import Feature
 from semidp.promise.schema.outcome import Outcome
-from semidp.promise.schema.schema import Schema, StructuralZero
+from semidp.promise.schema.schema import Schema, StructuralZero, Table
 from semidp.promise.sensitivity.moments import Design, moment_space
 from semidp.promise.sensitivity.outcome_spaces import sum_space
 from semidp.promise.sensitivity.table_spaces import sensitivity_space
 from semidp.promise.spaces.adjacency import Ball, Exchange
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.spaces.witness import datasets
-from semidp.promise.tradeoff.budget import Budget
+from semidp.promise.tradeoff.budget import Budget, approximate, gaussian, laplace, zcdp
 from semidp.promise.tradeoff.composition import compose
-from semidp.promise.tradeoff.curves import approximate, gaussian, laplace, zcdp
 from semidp.promise.tradeoff.function import Order, Tradeoff
 
 SCHEMA = Schema([Feature("sex", "fm"), Feature("region", "nsw")])

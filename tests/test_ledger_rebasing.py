@@ -22,15 +22,16 @@ from semidp.errors import BudgetExceeded, InputError, Refused
 from semidp.promise.accounting.ledger import Ledger
 from semidp.promise.accounting.recorded_queries import mechanism_from_record
 from semidp.promise.guarantee import Guarantee
-from semidp.promise.mechanisms.gaussian import DiscreteGaussianMechanism
+from semidp.promise.mechanisms.additive import DiscreteGaussianMechanism, LaplaceMechanism
+from semidp.promise.mechanisms.knorm import KNormMechanism
 from semidp.promise.mechanisms.mechanism import Mechanism
-from semidp.promise.mechanisms.pure import KNormMechanism, LaplaceMechanism
 from semidp.promise.sensitivity.table_spaces import sensitivity_space
-from semidp.promise.spaces.adjacency import Ball, Exchange, semi_adjacency
+from semidp.promise.spaces.adjacency import Ball, Exchange
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.spaces.exchange_blocks import Blocks
+from semidp.promise.spaces.semi_adjacency import semi_adjacency
 from semidp.promise.spaces.witness import datasets
-from semidp.promise.tradeoff.curves import approximate, zcdp
+from semidp.promise.tradeoff.budget import approximate, zcdp
 
 SCHEMA = Schema([Feature("sex", "fm"), Feature("ill", "ny"), Feature("region", "ns")])
 PEOPLE = [(0, 0, 0), (0, 1, 1), (1, 0, 1), (1, 1, 1)]

@@ -9,9 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from semidp.errors import DataError, InputError, SchemaError, SemidpError
-from semidp.promise.schema.counts import MAX_CELLS, Table
 from semidp.promise.schema.features import Feature, bin_edges, level_text
-from semidp.promise.schema.schema import Schema, StructuralZero
+from semidp.promise.schema.schema import MAX_CELLS, Schema, StructuralZero, Table
 
 names = st.text(st.characters(codec="utf-8", exclude_categories=("C",)), min_size=1, max_size=6)
 

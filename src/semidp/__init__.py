@@ -34,13 +34,13 @@ from semidp.front import (
 from semidp.present.release import Release
 from semidp.promise.accounting.ledger import Ledger
 from semidp.promise.guarantee import Guarantee
-from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature, Nest
 from semidp.promise.schema.outcome import Outcome
-from semidp.promise.schema.schema import Schema, StructuralZero
+from semidp.promise.schema.schema import Schema, StructuralZero, Table
 from semidp.promise.sensitivity.table_spaces import sensitivity_space
-from semidp.promise.spaces.adjacency import Ball, Exchange, semi_adjacency
+from semidp.promise.spaces.adjacency import Ball, Exchange
 from semidp.promise.spaces.dataspace import Dataspace, Margin
+from semidp.promise.spaces.semi_adjacency import semi_adjacency
 from semidp.promise.tradeoff.budget import Budget
 from semidp.publish.pipeline import RunOptions, prepare
 from semidp.publish.plan import Plan

@@ -29,10 +29,9 @@ from semidp.promise.accounting.ledger import Ledger
 from semidp.promise.exact import Number, nonnegative
 from semidp.promise.guarantee import Guarantee
 from semidp.promise.noise.randomness import Randomness
-from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature
 from semidp.promise.schema.outcome import Outcome
-from semidp.promise.schema.schema import Schema
+from semidp.promise.schema.schema import Schema, Table
 from semidp.promise.sensitivity.moments import Coding
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.tradeoff.budget import Budget

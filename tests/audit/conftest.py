@@ -9,11 +9,10 @@ import pytest
 
 from semidp.assess import Pair, worst_pair
 from semidp.assess.attack import Draws
-from semidp.promise.mechanisms.knorm.polar import NormBall, knorm_noise
+from semidp.promise.mechanisms.knorm_polar import NormBall, knorm_noise
 from semidp.promise.noise.randomness import generator
-from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature
-from semidp.promise.schema.schema import Schema
+from semidp.promise.schema.schema import Schema, Table
 from semidp.promise.sensitivity.table_spaces import TableSpace, sensitivity_space
 from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.dataspace import Dataspace, Margin

@@ -9,7 +9,7 @@ from scipy.stats import binom, binomtest
 from semidp.assess import Pair, audit_mechanism
 from semidp.assess.attack_bounds import Bound, Point, allowed_power, at_least, at_most, best_bound
 from semidp.errors import InputError
-from semidp.promise.tradeoff.curves import approximate, gaussian, laplace, zcdp
+from semidp.promise.tradeoff.budget import approximate, gaussian, laplace, zcdp
 
 
 @given(st.integers(1, 200), st.data())

@@ -16,7 +16,7 @@ from semidp.assess import audit_mechanism, claims_of_release
 from semidp.cli.audit import audit
 from semidp.errors import InputError
 from semidp.present.release import Release
-from semidp.promise.mechanisms.gaussian import RoundedGaussianMechanism
+from semidp.promise.mechanisms.additive import RoundedGaussianMechanism
 from semidp.promise.noise.randomness import Randomness
 from semidp.promise.schema.features import Feature
 from semidp.promise.spaces.dataspace import Margin

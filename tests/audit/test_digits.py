@@ -10,7 +10,7 @@ from semidp.assess import Pair, audit_samples
 from semidp.assess.attack_bounds import Point
 from semidp.assess.scores import Batch, digit_scores, lowest_digits
 from semidp.promise.noise.randomness import SeededRandomness
-from semidp.promise.tradeoff.curves import approximate, gaussian
+from semidp.promise.tradeoff.budget import approximate, gaussian
 from semidp.promise.tradeoff.function import Tradeoff
 from tests.audit.conftest import snapped
 

@@ -11,13 +11,15 @@ from scipy.stats import laplace, norm
 
 from semidp.assess import noise_energy, worst_pair
 from semidp.assess.attack_bounds import FOURTH_MOMENT, LEAST_VARIANCE
-from semidp.promise.mechanisms.gaussian import (
+from semidp.promise.mechanisms.additive import (
     DiscreteGaussianMechanism,
+    L2Mechanism,
+    LaplaceMechanism,
     LatticeGaussianMechanism,
     RoundedGaussianMechanism,
 )
+from semidp.promise.mechanisms.knorm import KNormMechanism
 from semidp.promise.mechanisms.mechanism import Mechanism
-from semidp.promise.mechanisms.pure import KNormMechanism, L2Mechanism, LaplaceMechanism
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.sensitivity.table_spaces import TableSpace
 from semidp.promise.tradeoff.budget import Budget

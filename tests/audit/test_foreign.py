@@ -31,7 +31,7 @@ from semidp.promise.schema.outcome import Outcome
 from semidp.promise.sensitivity.moments import Design, moment_space
 from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.dataspace import Dataspace, Margin
-from semidp.promise.tradeoff.curves import approximate, gaussian
+from semidp.promise.tradeoff.budget import approximate, gaussian
 from semidp.publish import RegressionRequest
 from semidp.publish.results.columns import read_numbers
 from tests.audit.conftest import snapped

@@ -7,9 +7,8 @@ import pytest
 
 from semidp.assess import Pair, worst_pair
 from semidp.errors import InputError, Refused
-from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature
-from semidp.promise.schema.schema import Schema, StructuralZero
+from semidp.promise.schema.schema import Schema, StructuralZero, Table
 from semidp.promise.sensitivity.table_spaces import sensitivity_space
 from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.dataspace import Dataspace, Margin

@@ -14,15 +14,16 @@ from semidp.assess.attack import Audit, with_less_noise
 from semidp.assess.rank_pairs import worst_histograms
 from semidp.promise.mechanisms.exponential import (
     ExponentialMechanism,
+    RankSpace,
     exponential_mechanism,
+    rank_scores,
+    rank_space,
 )
 from semidp.promise.noise.randomness import SeededRandomness
-from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature
 from semidp.promise.schema.outcome import Outcome
-from semidp.promise.schema.schema import Schema
+from semidp.promise.schema.schema import Schema, Table
 from semidp.promise.sensitivity.outcome_spaces import outcome_exchange
-from semidp.promise.sensitivity.rank_space import RankSpace, rank_scores, rank_space
 from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.tradeoff.budget import Budget

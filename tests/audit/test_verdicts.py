@@ -16,19 +16,20 @@ import pytest
 from semidp.applications.naive import published_noise
 from semidp.assess import Pair, audit_mechanism, worst_pair
 from semidp.assess.attack import Draws
-from semidp.promise.mechanisms.gaussian import (
+from semidp.promise.mechanisms.additive import (
     DiscreteGaussianMechanism,
+    L2Mechanism,
+    LaplaceMechanism,
     LatticeGaussianMechanism,
     RoundedGaussianMechanism,
 )
-from semidp.promise.mechanisms.knorm.explicit import PairBall
-from semidp.promise.mechanisms.knorm.table import TableBall
-from semidp.promise.mechanisms.pure import KNormMechanism, L2Mechanism, LaplaceMechanism
+from semidp.promise.mechanisms.knorm import KNormMechanism
+from semidp.promise.mechanisms.knorm_balls import PairBall
+from semidp.promise.mechanisms.knorm_tables import TableBall
 from semidp.promise.noise.distributions import RoundedGaussian
 from semidp.promise.noise.randomness import SeededRandomness, generator
 from semidp.promise.sensitivity.table_spaces import TableSpace
-from semidp.promise.tradeoff.budget import Budget
-from semidp.promise.tradeoff.curves import approximate, gaussian, zcdp
+from semidp.promise.tradeoff.budget import Budget, approximate, gaussian, zcdp
 from semidp.promise.tradeoff.function import Tradeoff
 
 from .conftest import knorm_draws, snapped

@@ -13,9 +13,8 @@ import pytest
 
 from semidp.assess import opendp as bridge
 from semidp.errors import AdjacencyUnknown, InputError, Refused
-from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature
-from semidp.promise.schema.schema import Schema
+from semidp.promise.schema.schema import Schema, Table
 from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.tradeoff.function import Tradeoff

@@ -10,8 +10,8 @@ import pytest
 from semidp import Ball, Exchange, Feature, Plan, Release, prepare, run
 from semidp.assess import audit_mechanism, worst_pair
 from semidp.cli import run as command
-from semidp.promise.mechanisms.gaussian import RoundedGaussianMechanism
-from semidp.promise.mechanisms.pure import KNormMechanism, LaplaceMechanism
+from semidp.promise.mechanisms.additive import LaplaceMechanism, RoundedGaussianMechanism
+from semidp.promise.mechanisms.knorm import KNormMechanism
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.tradeoff.budget import Budget
 from semidp.publish import TableRequest

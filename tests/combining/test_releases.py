@@ -20,8 +20,8 @@ from semidp.inference.combined import combination
 from semidp.inference.combined.combination import Combination
 from semidp.inference.combined.releases_together import find_combination
 from semidp.promise import SeededRandomness
+from semidp.promise.tradeoff.budget import gaussian
 from semidp.promise.tradeoff.composition import compose
-from semidp.promise.tradeoff.curves import gaussian
 from semidp.promise.tradeoff.function import Order
 from semidp.publish import TableRequest, TablesRequest
 from semidp.publish.pipeline import prepare

@@ -20,10 +20,9 @@ from semidp.assess.disclosure.findings import (
 )
 from semidp.assess.disclosure.program_bounds import Effort
 from semidp.assess.disclosure.published_counts import KnownTable, PublishedCounts, ReadingRules
-from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature
 from semidp.promise.schema.margins import Counts, View, junction_order
-from semidp.promise.schema.schema import Schema, StructuralZero
+from semidp.promise.schema.schema import Schema, StructuralZero, Table
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from tests.disclosure.small_cases import Case, draw_case
 

@@ -12,10 +12,9 @@ import pytest
 from tests.engines.small_files import SECRET, SEX, Refused
 
 from semidp.errors import DataError, InputError, SchemaError
-from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature
 from semidp.promise.schema.outcome import Outcome
-from semidp.promise.schema.schema import Schema
+from semidp.promise.schema.schema import Schema, Table
 from semidp.publish.sources.opening import open_source
 
 

@@ -14,8 +14,7 @@ from semidp.promise.schema.features import Feature
 from semidp.promise.schema.schema import StructuralZero
 from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.dataspace import Dataspace, Margin
-from semidp.promise.tradeoff.budget import Budget
-from semidp.promise.tradeoff.curves import zcdp
+from semidp.promise.tradeoff.budget import Budget, zcdp
 from semidp.publish.plan import Plan
 from semidp.publish.sources.opening import open_source
 from semidp.publish.statistics.tables.asked import TableRequest

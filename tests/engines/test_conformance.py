@@ -14,10 +14,9 @@ import pandas as pd
 import pytest
 
 from semidp.errors import DataError, InputError, SchemaError
-from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature
 from semidp.promise.schema.outcome import Outcome
-from semidp.promise.schema.schema import Schema
+from semidp.promise.schema.schema import Schema, Table
 from semidp.publish.sources.opening import Source, open_source
 
 SECRET = 7654321

@@ -15,10 +15,9 @@ from hypothesis import strategies as st
 from tests.engines.small_files import SECRET, SEX, Refused, written_csv
 
 from semidp.errors import DataError, InputError
-from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature, value_text
 from semidp.promise.schema.outcome import Outcome
-from semidp.promise.schema.schema import Schema
+from semidp.promise.schema.schema import Schema, Table
 from semidp.publish.sources.duck_files import records_of_files
 from semidp.publish.sources.opening import open_source
 

@@ -7,10 +7,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature
 from semidp.promise.schema.margins import Grid, Totals, View
-from semidp.promise.schema.schema import Schema, StructuralZero
+from semidp.promise.schema.schema import Schema, StructuralZero, Table
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 
 NAMES = "ABCDE"

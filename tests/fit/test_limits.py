@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 from semidp.errors import InputError
-from semidp.promise.schema.counts import Table
 from semidp.promise.schema.margins import Grid, is_within_view, join, junction_order, meet
-from semidp.promise.schema.schema import StructuralZero
+from semidp.promise.schema.schema import StructuralZero, Table
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.publish.fitting.problem import Infeasible, pose
 from semidp.publish.fitting.real import project

@@ -8,12 +8,12 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature
-from semidp.promise.schema.schema import Schema
+from semidp.promise.schema.schema import Schema, Table
 from semidp.promise.sensitivity.table_spaces import sensitivity_space
-from semidp.promise.spaces.adjacency import Ball, semi_adjacency
+from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.dataspace import Dataspace, Margin
+from semidp.promise.spaces.semi_adjacency import semi_adjacency
 
 GOLDEN = json.loads((Path(__file__).parent / "example_tables.json").read_text(encoding="utf-8"))
 

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from semidp import Budget, Feature, Schema
+from semidp.promise.mechanisms.exponential import rank_space
 from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
 from semidp.promise.noise.randomness import SeededRandomness
-from semidp.promise.schema.counts import Table
 from semidp.promise.schema.outcome import Outcome
+from semidp.promise.schema.schema import Table
 from semidp.promise.sensitivity.moments import Design
 from semidp.promise.sensitivity.outcome_spaces import sum_space
-from semidp.promise.sensitivity.rank_space import rank_space
 from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.spaces.protection import Protection

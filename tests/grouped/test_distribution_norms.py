@@ -20,8 +20,11 @@ from tests.grouped.test_rank_norms import (
 
 from semidp.assess import worst_pair
 from semidp.assess.worst_moves import worst_move
-from semidp.promise.mechanisms.gaussian import DiscreteGaussianMechanism, RoundedGaussianMechanism
-from semidp.promise.mechanisms.pure import LaplaceMechanism
+from semidp.promise.mechanisms.additive import (
+    DiscreteGaussianMechanism,
+    LaplaceMechanism,
+    RoundedGaussianMechanism,
+)
 from semidp.promise.sensitivity.distribution_space import (
     DistributionSpace,
     Placement,

@@ -22,7 +22,7 @@ from semidp.promise.accounting.account import Charge
 from semidp.promise.accounting.recorded_queries import mechanism_from_record
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.spaces.adjacency import Ball, Exchange
-from semidp.promise.tradeoff.curves import gaussian
+from semidp.promise.tradeoff.budget import gaussian
 from semidp.publish import TableRequest
 from semidp.publish.rechecking.release_check import recheck
 from semidp.publish.statistics.distribution.published import cut_places

@@ -12,18 +12,16 @@ import numpy as np
 import pytest
 
 from semidp.errors import InputError
-from semidp.promise.mechanisms.exponential import exponential_mechanism
+from semidp.promise.mechanisms.exponential import exponential_mechanism, rank_space
 from semidp.promise.mechanisms.mechanism import Mechanism
 from semidp.promise.noise.randomness import SeededRandomness
-from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature
 from semidp.promise.schema.outcome import Outcome
-from semidp.promise.schema.schema import Schema
+from semidp.promise.schema.schema import Schema, Table
 from semidp.promise.sensitivity.distribution_space import (
     DistributionSpace,
     distribution_space,
 )
-from semidp.promise.sensitivity.rank_space import rank_space
 from semidp.promise.spaces.adjacency import Adjacency, Ball, Exchange
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.tradeoff.budget import Budget

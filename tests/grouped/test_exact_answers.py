@@ -17,15 +17,13 @@ import semidp
 from semidp.errors import Refused
 from semidp.promise.accounting.ledger import Ledger
 from semidp.promise.guarantee import Guarantee
-from semidp.promise.mechanisms.exponential import PermuteAndFlip
-from semidp.promise.schema.counts import Table
+from semidp.promise.mechanisms.exponential import PermuteAndFlip, rank_space
 from semidp.promise.schema.features import Feature
 from semidp.promise.schema.outcome import Outcome, answered_column
-from semidp.promise.schema.schema import Schema
+from semidp.promise.schema.schema import Schema, Table
 from semidp.promise.sensitivity.answered_space import answered_space
 from semidp.promise.sensitivity.distribution_space import distribution_space, value_tree
 from semidp.promise.sensitivity.outcome_spaces import outcome_exchange, sum_space
-from semidp.promise.sensitivity.rank_space import rank_space
 from semidp.promise.sensitivity.table_spaces import sensitivity_space
 from semidp.promise.spaces.adjacency import Ball, Exchange
 from semidp.promise.spaces.dataspace import Dataspace, Margin

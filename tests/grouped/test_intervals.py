@@ -12,10 +12,9 @@ from tests.grouped.measuring import sums
 from semidp.errors import InputError
 from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
 from semidp.promise.noise.randomness import SeededRandomness
-from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature
 from semidp.promise.schema.outcome import Outcome
-from semidp.promise.schema.schema import Schema
+from semidp.promise.schema.schema import Schema, Table
 from semidp.promise.sensitivity.moments import Design
 from semidp.promise.sensitivity.outcome_spaces import sum_space
 from semidp.promise.spaces.adjacency import Ball

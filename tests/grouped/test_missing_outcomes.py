@@ -16,10 +16,9 @@ from semidp.errors import DataError, InputError
 from semidp.present.release import Release
 from semidp.promise.mechanisms.exponential import ExponentialMechanism
 from semidp.promise.noise.randomness import SeededRandomness
-from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature
 from semidp.promise.schema.outcome import Outcome
-from semidp.promise.schema.schema import Schema
+from semidp.promise.schema.schema import Schema, Table
 from semidp.promise.sensitivity.outcome_spaces import outcome_adjacency, sum_space
 from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.dataspace import Dataspace, Margin

@@ -12,9 +12,8 @@ from tests.redrawn import redrawn
 import semidp
 from semidp import Outcome, Plan, open_source
 from semidp.errors import InputError
-from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature
-from semidp.promise.schema.schema import Schema
+from semidp.promise.schema.schema import Schema, Table
 from semidp.promise.sensitivity.distribution_space import (
     distribution_space,
     recorded_distribution,

@@ -17,14 +17,12 @@ from semidp import run
 from semidp.present.release import Release
 from semidp.present.report.report_page import html
 from semidp.promise.guarantee import Scope
-from semidp.promise.mechanisms.gaussian import RoundedGaussianMechanism
+from semidp.promise.mechanisms.additive import LaplaceMechanism, RoundedGaussianMechanism
 from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
-from semidp.promise.mechanisms.pure import LaplaceMechanism
 from semidp.promise.noise.randomness import SeededRandomness
-from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature
 from semidp.promise.schema.outcome import Outcome
-from semidp.promise.schema.schema import Schema
+from semidp.promise.schema.schema import Schema, Table
 from semidp.promise.sensitivity.moments import Design
 from semidp.promise.sensitivity.outcome_spaces import sum_space
 from semidp.promise.spaces.adjacency import Ball

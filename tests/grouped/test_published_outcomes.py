@@ -25,18 +25,16 @@ from semidp.assess.rank_pairs import worst_histograms
 from semidp.errors import DataError
 from semidp.promise.accounting.ledger import Ledger
 from semidp.promise.guarantee import Guarantee
-from semidp.promise.mechanisms.exponential import PermuteAndFlip, exponential_mechanism
-from semidp.promise.schema.counts import Table
+from semidp.promise.mechanisms.exponential import PermuteAndFlip, exponential_mechanism, rank_space
 from semidp.promise.schema.features import Feature
 from semidp.promise.schema.outcome import Outcome
-from semidp.promise.schema.schema import Schema
+from semidp.promise.schema.schema import Schema, Table
 from semidp.promise.sensitivity.answered_space import answered_space
 from semidp.promise.sensitivity.distribution_space import ValueTree, distribution_space
 from semidp.promise.sensitivity.moments import Design, moment_space
 from semidp.promise.sensitivity.outcome_moves import OutcomeMoves, find_moves
 from semidp.promise.sensitivity.outcome_spaces import outcome_exchange, sum_space
 from semidp.promise.sensitivity.patterns import Norms
-from semidp.promise.sensitivity.rank_space import rank_space
 from semidp.promise.spaces.adjacency import Exchange
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.tradeoff.budget import Budget

@@ -23,17 +23,18 @@ from semidp.promise.accounting.recorded_queries import mechanism_from_record
 from semidp.promise.mechanisms.exponential import (
     EXPONENTIAL,
     ExponentialMechanism,
+    RankSpace,
     exponential_mechanism,
     farthest_rank,
+    rank_scores,
+    rank_space,
 )
 from semidp.promise.noise.choice import ExponentialChoice, FlippedChoice
 from semidp.promise.noise.randomness import SeededRandomness, Stream, SystemRandomness
-from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature
 from semidp.promise.schema.outcome import Outcome
-from semidp.promise.schema.schema import Schema
+from semidp.promise.schema.schema import Schema, Table
 from semidp.promise.sensitivity.outcome_spaces import outcome_exchange
-from semidp.promise.sensitivity.rank_space import RankSpace, rank_scores, rank_space
 from semidp.promise.spaces import witness
 from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.dataspace import Dataspace, Margin

@@ -22,15 +22,15 @@ from semidp.errors import SemidpError
 from semidp.promise.mechanisms.exponential import (
     ExponentialMechanism,
     PermuteAndFlip,
+    RankSpace,
     exponential_mechanism,
+    rank_space,
 )
-from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature, Nest
 from semidp.promise.schema.outcome import Outcome
-from semidp.promise.schema.schema import Schema
+from semidp.promise.schema.schema import Schema, Table
 from semidp.promise.sensitivity.outcome_spaces import SumSpace, outcome_exchange, sum_space
 from semidp.promise.sensitivity.patterns import Norms
-from semidp.promise.sensitivity.rank_space import RankSpace, rank_space
 from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.spaces.exchange_blocks import Blocks, Records

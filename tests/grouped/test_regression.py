@@ -10,10 +10,9 @@ from tests.grouped.measuring import fit_design, linear_regression, logistic_regr
 from semidp import Plan, prepare
 from semidp.errors import InputError, Refused
 from semidp.promise.noise.randomness import SeededRandomness
-from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature
 from semidp.promise.schema.outcome import Outcome
-from semidp.promise.schema.schema import Schema
+from semidp.promise.schema.schema import Schema, Table
 from semidp.promise.sensitivity.moments import Coding, Column, Design, moment_space
 from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.dataspace import Dataspace, Margin

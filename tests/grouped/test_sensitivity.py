@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 
 from semidp.assess.worst_moves import worst_move
 from semidp.errors import Refused
-from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature
 from semidp.promise.schema.outcome import Outcome
-from semidp.promise.schema.schema import Schema
+from semidp.promise.schema.schema import Schema, Table
 from semidp.promise.sensitivity.moments import Coding, Design, moment_space
 from semidp.promise.sensitivity.outcome_spaces import outcome_adjacency, sum_space
 from semidp.promise.spaces.adjacency import Ball

@@ -21,8 +21,7 @@ from semidp.promise.noise.canonical import (
     polygon_above,
 )
 from semidp.promise.noise.randomness import SeededRandomness, SystemRandomness
-from semidp.promise.tradeoff.budget import Budget
-from semidp.promise.tradeoff.curves import approximate, gaussian, laplace, zcdp
+from semidp.promise.tradeoff.budget import Budget, approximate, gaussian, laplace, zcdp
 from semidp.promise.tradeoff.function import Tradeoff
 from semidp.promise.tradeoff.polygons import PiecewiseLinear, piecewise
 

@@ -14,13 +14,11 @@ from semidp.errors import BudgetExceeded, DataError, InputError, Refused, Schema
 from semidp.promise.accounting.ledger import Ledger
 from semidp.promise.noise.canonical import canonical_noise
 from semidp.promise.noise.randomness import SeededRandomness
-from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature
-from semidp.promise.schema.schema import Schema, StructuralZero
+from semidp.promise.schema.schema import Schema, StructuralZero, Table
 from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.dataspace import Dataspace, Margin
-from semidp.promise.tradeoff.budget import Budget
-from semidp.promise.tradeoff.curves import approximate, gaussian, zcdp
+from semidp.promise.tradeoff.budget import Budget, approximate, gaussian, zcdp
 from semidp.promise.tradeoff.function import Tradeoff
 from semidp.promise.tradeoff.polygons import PiecewiseLinear
 from semidp.publish.statistics.odds_ratio.hypergeometric import TwoByTwo

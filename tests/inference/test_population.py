@@ -21,7 +21,7 @@ from semidp.inference.measured import Measured, measured_table
 from semidp.inference.models import logistic_fit, loglinear_fit
 from semidp.present.release import Release
 from semidp.promise.noise.randomness import SeededRandomness
-from semidp.promise.schema.counts import Table
+from semidp.promise.schema.schema import Table
 from semidp.publish import TableRequest
 
 NO_NOISE = (0.0, 0.0, 0.0)

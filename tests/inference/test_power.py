@@ -12,8 +12,7 @@ from semidp.errors import InputError, Refused
 from semidp.promise.noise.canonical import canonical_noise
 from semidp.promise.noise.randomness import SeededRandomness, generator
 from semidp.promise.spaces.adjacency import Ball, Exchange
-from semidp.promise.tradeoff.budget import Budget
-from semidp.promise.tradeoff.curves import approximate
+from semidp.promise.tradeoff.budget import Budget, approximate
 from semidp.publish.statistics.odds_ratio.hypergeometric import TwoByTwo
 from semidp.publish.statistics.odds_ratio.power_analysis import power, power_curves, sample_size
 from semidp.publish.statistics.odds_ratio.umpu import Alternative, UmpuTest

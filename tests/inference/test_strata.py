@@ -18,14 +18,12 @@ from semidp.cli import run
 from semidp.errors import DataError, InputError, Refused, SchemaError
 from semidp.promise.noise.canonical import Normal, Recursive, Tulap, canonical_noise
 from semidp.promise.noise.randomness import SeededRandomness, generator
-from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature
-from semidp.promise.schema.schema import Schema
+from semidp.promise.schema.schema import Schema, Table
 from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.spaces.witness import enumerate_tables
-from semidp.promise.tradeoff.budget import Budget
-from semidp.promise.tradeoff.curves import approximate, gaussian
+from semidp.promise.tradeoff.budget import Budget, approximate, gaussian
 from semidp.promise.tradeoff.function import Tradeoff
 from semidp.publish.statistics.odds_ratio.hypergeometric import Strata, TwoByTwo
 from semidp.publish.statistics.odds_ratio.measured_ratio import OddsRatioResult, planned_test

@@ -11,7 +11,7 @@ import pytest
 from scipy.optimize import linprog
 
 from semidp.promise.noise.canonical import CanonicalNoise, Normal, Tulap, canonical_noise
-from semidp.promise.tradeoff.curves import approximate, zcdp
+from semidp.promise.tradeoff.budget import approximate, zcdp
 from semidp.publish.statistics.odds_ratio.hypergeometric import Strata, TwoByTwo
 from semidp.publish.statistics.odds_ratio.umpu import Alternative, UmpuTest
 

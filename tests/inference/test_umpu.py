@@ -17,7 +17,7 @@ from scipy.stats import kstest
 from semidp.errors import InputError, Refused
 from semidp.promise.noise.canonical import CanonicalNoise, Normal, Tulap, canonical_noise
 from semidp.promise.noise.randomness import SeededRandomness, generator
-from semidp.promise.tradeoff.curves import approximate, gaussian, zcdp
+from semidp.promise.tradeoff.budget import approximate, gaussian, zcdp
 from semidp.promise.tradeoff.function import Tradeoff
 from semidp.publish.statistics.odds_ratio.hypergeometric import IntegerLaw, TwoByTwo
 from semidp.publish.statistics.odds_ratio.umpu import Alternative, UmpuTest, _exceedance

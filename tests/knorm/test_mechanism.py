@@ -10,17 +10,17 @@ import numpy as np
 import pytest
 
 from semidp.errors import Refused
-from semidp.promise.mechanisms.knorm.explicit import ExplicitBall, PairBall, RowsBall
-from semidp.promise.mechanisms.knorm.placed_balls import place_ball, whole_points
-from semidp.promise.mechanisms.knorm.table import TableBall
-from semidp.promise.mechanisms.pure import KNormMechanism, LaplaceMechanism
+from semidp.promise.mechanisms.additive import LaplaceMechanism
+from semidp.promise.mechanisms.knorm import KNormMechanism, place_ball, whole_points
+from semidp.promise.mechanisms.knorm_balls import ExplicitBall, PairBall, RowsBall
+from semidp.promise.mechanisms.knorm_tables import TableBall
 from semidp.promise.noise.randomness import SeededRandomness, SystemRandomness
-from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature
-from semidp.promise.schema.schema import Schema, StructuralZero
+from semidp.promise.schema.schema import Schema, StructuralZero, Table
 from semidp.promise.sensitivity.table_spaces import TableSpace, sensitivity_space
-from semidp.promise.spaces.adjacency import Ball, semi_adjacency
+from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.dataspace import Dataspace, Margin
+from semidp.promise.spaces.semi_adjacency import semi_adjacency
 from semidp.promise.tradeoff.budget import Budget
 from semidp.publish.selection import select_mechanism
 

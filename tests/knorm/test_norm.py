@@ -12,14 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from semidp.errors import InputError
-from semidp.promise.mechanisms.knorm.explicit import ExplicitBall, PairBall, RowsBall
-from semidp.promise.mechanisms.knorm.placed_balls import place_ball
-from semidp.promise.mechanisms.knorm.polar import LinearProgram, NormBall, Optimum, TablePolar
-from semidp.promise.mechanisms.knorm.table import KINDS, ExchangeBall, TableBall, facets
-from semidp.promise.mechanisms.pure import KNormMechanism
-from semidp.promise.schema.counts import Table
+from semidp.promise.mechanisms.knorm import KNormMechanism, place_ball
+from semidp.promise.mechanisms.knorm_balls import ExplicitBall, PairBall, RowsBall
+from semidp.promise.mechanisms.knorm_polar import LinearProgram, NormBall, Optimum, TablePolar
+from semidp.promise.mechanisms.knorm_tables import KINDS, ExchangeBall, TableBall, facets
 from semidp.promise.schema.features import Feature
-from semidp.promise.schema.schema import Schema
+from semidp.promise.schema.schema import Schema, Table
 from semidp.promise.sensitivity.query_space import QuerySpace
 from semidp.promise.sensitivity.table_spaces import sensitivity_space
 from semidp.promise.spaces.adjacency import Ball, Exchange
@@ -240,12 +238,12 @@ def test_cold_answers_serve_where_scipy_offers_no_warm_start(
 ) -> None:
     points = tables(TableBall(4, 5, 3), 4, seed=9)
     warm = TableBall(4, 5, 3).norm(points)
-    monkeypatch.setattr("semidp.promise.mechanisms.knorm.polar._warm_solver", lambda *program: None)
+    monkeypatch.setattr("semidp.promise.mechanisms.knorm_polar._warm_solver", lambda *program: None)
     np.testing.assert_allclose(TableBall(4, 5, 3).norm(points), warm, rtol=1e-9)
 
 
 def test_old_three_cycles_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("semidp.promise.mechanisms.knorm.polar._CYCLES_KEPT", 10)
+    monkeypatch.setattr("semidp.promise.mechanisms.knorm_polar._CYCLES_KEPT", 10)
     points = tables(TableBall(4, 5, 3), 5, seed=10)
     np.testing.assert_allclose(
         TableBall(4, 5, 3).norm(points), TableBall(4, 5, 3).norm(points[::-1])[::-1], rtol=1e-9

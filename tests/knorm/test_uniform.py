@@ -14,14 +14,9 @@ import pytest
 from scipy.stats import ks_2samp, kstest
 
 from semidp.applications.naive import published_noise
-from semidp.promise.mechanisms.knorm.explicit import ExplicitBall, PairBall, RowsBall
-from semidp.promise.mechanisms.knorm.polar import (
-    NormBall,
-    knorm_noise,
-    noise_moment,
-    second_moment,
-)
-from semidp.promise.mechanisms.knorm.table import TableBall
+from semidp.promise.mechanisms.knorm_balls import ExplicitBall, PairBall, RowsBall
+from semidp.promise.mechanisms.knorm_polar import NormBall, knorm_noise, noise_moment, second_moment
+from semidp.promise.mechanisms.knorm_tables import TableBall
 
 Floats = np.ndarray
 Moves = Callable[[int, int, int], Floats]

@@ -10,18 +10,18 @@ import pytest
 
 from semidp.errors import AdjacencyUnknown, InputError
 from semidp.promise.exact import round_down, round_up
+from semidp.promise.mechanisms.additive import RoundedGaussianMechanism
 from semidp.promise.mechanisms.examples import two_way
-from semidp.promise.mechanisms.gaussian import RoundedGaussianMechanism
 from semidp.promise.noise.randomness import SeededRandomness
-from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature
 from semidp.promise.schema.outcome import Outcome
-from semidp.promise.schema.schema import Schema, StructuralZero
+from semidp.promise.schema.schema import Schema, StructuralZero, Table
 from semidp.promise.sensitivity.moments import Design, moment_space
 from semidp.promise.sensitivity.query_space import ExplicitSpace
 from semidp.promise.sensitivity.table_spaces import TableSpace
-from semidp.promise.spaces.adjacency import Ball, semi_adjacency
+from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.dataspace import Dataspace, Margin
+from semidp.promise.spaces.semi_adjacency import semi_adjacency
 from semidp.promise.tradeoff.budget import Budget
 
 

@@ -14,22 +14,21 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from semidp.promise.schema.counts import Table
+from semidp.promise.mechanisms.exponential import rank_space
 from semidp.promise.schema.features import Feature
 from semidp.promise.schema.margins import Chain, Grid
 from semidp.promise.schema.outcome import Outcome
-from semidp.promise.schema.schema import Schema
+from semidp.promise.schema.schema import Schema, Table
 from semidp.promise.sensitivity.costs import ExchangeCosts
+from semidp.promise.sensitivity.described_moves import list_exchanges, list_partitions
 from semidp.promise.sensitivity.distribution_space import distribution_space
-from semidp.promise.sensitivity.exchange_moves import list_exchanges, list_partitions
 from semidp.promise.sensitivity.exchange_tables import ExchangeTable
 from semidp.promise.sensitivity.linked_products import UnitCosts
 from semidp.promise.sensitivity.moments import Design, moment_space
 from semidp.promise.sensitivity.norms import ReleasedTable
+from semidp.promise.sensitivity.orthogonal_parts import Residuals
 from semidp.promise.sensitivity.outcome_moves import OutcomeMoves
 from semidp.promise.sensitivity.outcome_spaces import outcome_exchange, sum_space
-from semidp.promise.sensitivity.rank_space import rank_space
-from semidp.promise.sensitivity.residuals import Residuals
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.spaces.exchange_blocks import Blocks
 from semidp.promise.spaces.linked import Link, LinkedDataspace

@@ -14,8 +14,8 @@ import pytest
 
 import semidp
 from semidp import Budget, Outcome, Plan, prepare
-from semidp.promise.codec import encode
 from semidp.promise.confidential import REFUSING, Confidential, ConfidentialValueError, reveal
+from semidp.promise.documents import encode
 from semidp.promise.mechanisms.mechanism import Measurement
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.progress import silent

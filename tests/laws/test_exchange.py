@@ -12,24 +12,18 @@ import pytest
 from semidp.assess.worst_moves import worst_move
 from semidp.errors import InputError, Refused
 from semidp.promise.guarantee import Guarantee
-from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature
 from semidp.promise.schema.margins import View
-from semidp.promise.schema.schema import Schema, StructuralZero
+from semidp.promise.schema.schema import Schema, StructuralZero, Table
 from semidp.promise.sensitivity.exchange_tables import ExchangeTable
 from semidp.promise.sensitivity.norms import ReleasedTable
 from semidp.promise.sensitivity.patterns import Norms
 from semidp.promise.sensitivity.table_spaces import sensitivity_space
-from semidp.promise.spaces.adjacency import (
-    Adjacency,
-    Ball,
-    Exchange,
-    exchange_bound,
-    semi_adjacency,
-)
+from semidp.promise.spaces.adjacency import Adjacency, Ball, Exchange
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.spaces.exchange_blocks import Blocks, Record, Records
-from semidp.promise.tradeoff.curves import gaussian
+from semidp.promise.spaces.semi_adjacency import exchange_bound, semi_adjacency
+from semidp.promise.tradeoff.budget import gaussian
 from semidp.promise.tradeoff.function import Order
 
 PLACES = [("s", "a"), ("s", "b"), ("t", "c")]

@@ -15,12 +15,11 @@ import pytest
 
 from semidp.assess.worst_moves import worst_move
 from semidp.errors import Refused
-from semidp.promise.mechanisms.knorm.placed_balls import place_ball
-from semidp.promise.mechanisms.pure import LaplaceMechanism
-from semidp.promise.schema.counts import Table
+from semidp.promise.mechanisms.additive import LaplaceMechanism
+from semidp.promise.mechanisms.knorm import place_ball
 from semidp.promise.schema.features import Feature
 from semidp.promise.schema.margins import Chain, View
-from semidp.promise.schema.schema import Schema
+from semidp.promise.schema.schema import Schema, Table
 from semidp.promise.sensitivity import exchange_tables
 from semidp.promise.sensitivity.costs import BallCosts
 from semidp.promise.sensitivity.exchange_tables import ExchangeTable

@@ -11,9 +11,10 @@ import pytest
 from semidp.errors import Refused
 from semidp.promise.schema.margins import Grid
 from semidp.promise.sensitivity import costs as costs_module
-from semidp.promise.sensitivity import exchange_moves, families
+from semidp.promise.sensitivity import described_moves as exchange_moves
+from semidp.promise.sensitivity import families
 from semidp.promise.sensitivity.costs import ExchangeCosts
-from semidp.promise.sensitivity.residuals import Residuals
+from semidp.promise.sensitivity.orthogonal_parts import Residuals
 from tests.laws.listed_exchanges import (
     Axis,
     all_views,

@@ -7,16 +7,16 @@ import itertools
 import numpy as np
 import pytest
 
-from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature
-from semidp.promise.schema.schema import Schema, StructuralZero
-from semidp.promise.spaces.adjacency import (
+from semidp.promise.schema.schema import Schema, StructuralZero, Table
+from semidp.promise.spaces.dataspace import Dataspace, Margin
+from semidp.promise.spaces.semi_adjacency import (
+    graver_basis,
+    graver_degree,
     list_semi_adjacency,
     semi_adjacency,
     semi_adjacency_bound,
 )
-from semidp.promise.spaces.dataspace import Dataspace, Margin
-from semidp.promise.spaces.graver import graver_basis, graver_degree
 from semidp.promise.spaces.structure import Structure
 
 

@@ -12,13 +12,12 @@ from hypothesis import strategies as st
 
 from semidp.errors import InputError, Refused
 from semidp.promise.guarantee import Guarantee
-from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature
-from semidp.promise.schema.schema import Schema
+from semidp.promise.schema.schema import Schema, Table
 from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.dataspace import Dataspace, Margin
+from semidp.promise.tradeoff.budget import approximate, gaussian, laplace, zcdp
 from semidp.promise.tradeoff.composition import compose
-from semidp.promise.tradeoff.curves import approximate, gaussian, laplace, zcdp
 from semidp.promise.tradeoff.function import Order, Tradeoff
 from semidp.promise.tradeoff.polygons import piecewise
 

@@ -10,12 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from semidp.errors import AdjacencyUnknown, InputError, SchemaError
-from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature
-from semidp.promise.schema.schema import Schema, StructuralZero
-from semidp.promise.spaces.adjacency import Ball, list_semi_adjacency, semi_adjacency
+from semidp.promise.schema.schema import Schema, StructuralZero, Table
+from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.dataspace import Dataspace, Margin
-from semidp.promise.spaces.graver import graver_degree
+from semidp.promise.spaces.semi_adjacency import graver_degree, list_semi_adjacency, semi_adjacency
 from semidp.promise.spaces.structure import Structure, worst_cover
 from semidp.promise.spaces.witness import datasets, enumerate_tables, fiber
 

@@ -13,15 +13,15 @@ import numpy as np
 import pytest
 
 from semidp.errors import Refused
-from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature
 from semidp.promise.schema.margins import variables
-from semidp.promise.schema.schema import Schema, StructuralZero
+from semidp.promise.schema.schema import Schema, StructuralZero, Table
 from semidp.promise.sensitivity.norms import ReleasedTable
 from semidp.promise.sensitivity.patterns import certified_norms
 from semidp.promise.sensitivity.table_spaces import sensitivity_space
-from semidp.promise.spaces.adjacency import Ball, semi_adjacency, semi_adjacency_bound
+from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.dataspace import Dataspace, Margin
+from semidp.promise.spaces.semi_adjacency import semi_adjacency, semi_adjacency_bound
 
 A, B, C = (0,), (1,), (2,)
 CASES = [

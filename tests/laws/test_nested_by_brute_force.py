@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 
 from semidp.errors import Refused
-from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature
 from semidp.promise.schema.margins import View, is_within_view
-from semidp.promise.schema.schema import Schema
+from semidp.promise.schema.schema import Schema, Table
 from semidp.promise.sensitivity.table_spaces import sensitivity_space
-from semidp.promise.spaces.adjacency import Ball, semi_adjacency
+from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.dataspace import Dataspace, Margin
+from semidp.promise.spaces.semi_adjacency import semi_adjacency
 from tests.laws.test_invariants_by_brute_force import (
     brute_a,
     brute_norms,

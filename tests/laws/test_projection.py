@@ -10,12 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from semidp.errors import Refused
-from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature
 from semidp.promise.schema.margins import Grid, View, inclusion_exclusion
-from semidp.promise.schema.schema import Schema
-from semidp.promise.sensitivity import projection as module
-from semidp.promise.sensitivity.projection import (
+from semidp.promise.schema.schema import Schema, Table
+from semidp.promise.sensitivity import orthogonal_parts as module
+from semidp.promise.sensitivity.orthogonal_parts import (
     AveragingProjection,
     LeastSquaresProjection,
     Projector,

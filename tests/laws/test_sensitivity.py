@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 
 from semidp.assess.worst_moves import worst_move
 from semidp.errors import InputError, Refused, SchemaError
-from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature
-from semidp.promise.schema.schema import Schema, StructuralZero
+from semidp.promise.schema.schema import Schema, StructuralZero, Table
 from semidp.promise.sensitivity.patterns import certified_norms, edge_cover
 from semidp.promise.sensitivity.query_space import ExplicitSpace
 from semidp.promise.sensitivity.table_spaces import TableSpace, sensitivity_space
-from semidp.promise.spaces.adjacency import Ball, semi_adjacency
+from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.dataspace import Dataspace, Margin
+from semidp.promise.spaces.semi_adjacency import semi_adjacency
 from semidp.promise.spaces.witness import enumerate_tables
 
 

@@ -11,11 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from semidp.errors import InputError
-from semidp.promise.accounting.conversions import approximate_group
 from semidp.promise.exact import exact, round_up
-from semidp.promise.tradeoff.budget import Budget
+from semidp.promise.tradeoff.budget import (
+    Budget,
+    approximate,
+    approximate_group,
+    gaussian,
+    laplace,
+    zcdp,
+)
 from semidp.promise.tradeoff.composition import tradeoff_from_json
-from semidp.promise.tradeoff.curves import approximate, gaussian, laplace, zcdp
 from semidp.promise.tradeoff.function import Order, Tradeoff
 from semidp.promise.tradeoff.polygons import (
     Approximate,

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from semidp.promise.tradeoff.budget import approximate, gaussian, laplace, zcdp
 from semidp.promise.tradeoff.composition import (
     Composed,
     Losses,
@@ -19,7 +20,6 @@ from semidp.promise.tradeoff.composition import (
     convolve_all,
     tradeoff_from_json,
 )
-from semidp.promise.tradeoff.curves import approximate, gaussian, laplace, zcdp
 from semidp.promise.tradeoff.function import Order, Tradeoff
 from semidp.promise.tradeoff.polygons import piecewise
 from semidp.promise.tradeoff.smooth import ZCDP, Gaussian

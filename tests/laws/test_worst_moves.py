@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from semidp.assess.worst_moves import worst_move
-from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature
 from semidp.promise.schema.margins import Grid
-from semidp.promise.schema.schema import Schema, StructuralZero
+from semidp.promise.schema.schema import Schema, StructuralZero, Table
 from semidp.promise.sensitivity.moves import _Appearing
 from semidp.promise.sensitivity.table_spaces import sensitivity_space
-from semidp.promise.spaces.adjacency import Ball, semi_adjacency
+from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.dataspace import Dataspace, Margin
+from semidp.promise.spaces.semi_adjacency import semi_adjacency
 
 
 def check(counts: np.ndarray, a: int) -> None:

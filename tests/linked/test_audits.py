@@ -17,7 +17,7 @@ from semidp.assess.attacked_pairs import pair_for_noise
 from semidp.assess.pairs import describe_difference
 from semidp.cli import run
 from semidp.promise.noise.randomness import SeededRandomness
-from semidp.promise.schema.counts import Table
+from semidp.promise.schema.schema import Table
 from semidp.promise.sensitivity.linked_products import linked_space
 from semidp.promise.spaces.adjacency import AdjacencyKind, Ball, Exchange
 from semidp.promise.spaces.dataspace import Margin

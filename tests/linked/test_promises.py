@@ -13,7 +13,7 @@ from semidp.errors import Refused
 from semidp.promise.schema.features import Feature
 from semidp.promise.schema.margins import list_axes
 from semidp.promise.sensitivity.linked_products import MemberCosts, UnitCosts
-from semidp.promise.sensitivity.residuals import Residuals, list_coarser_views
+from semidp.promise.sensitivity.orthogonal_parts import Residuals, list_coarser_views
 from semidp.promise.spaces.dataspace import Margin
 from tests.linked.worlds import (
     AGE,

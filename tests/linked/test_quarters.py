@@ -15,10 +15,9 @@ from semidp.inference.records.record_writing import linked_records
 from semidp.promise.accounting.ledger import Ledger
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.progress import silent
-from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature
 from semidp.promise.schema.margins import list_axes
-from semidp.promise.schema.schema import Schema
+from semidp.promise.schema.schema import Schema, Table
 from semidp.promise.sensitivity.linked_products import linked_space
 from semidp.promise.spaces.adjacency import Exchange
 from semidp.promise.spaces.dataspace import Dataspace, Margin

@@ -11,9 +11,8 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature
-from semidp.promise.schema.schema import Schema
+from semidp.promise.schema.schema import Schema, Table
 from semidp.promise.sensitivity.linked_products import linked_space
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.spaces.linked import Link, LinkedDataspace, linked_adjacency

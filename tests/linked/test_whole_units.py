@@ -9,11 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature
-from semidp.promise.schema.schema import Schema
+from semidp.promise.schema.schema import Schema, Table
 from semidp.promise.sensitivity.linked_products import MemberCosts, UnitCosts
-from semidp.promise.sensitivity.residuals import Residuals, list_coarser_views
+from semidp.promise.sensitivity.orthogonal_parts import Residuals, list_coarser_views
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.spaces.linked import Link, LinkedDataspace
 

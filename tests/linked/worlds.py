@@ -13,11 +13,10 @@ from functools import cached_property
 
 import numpy as np
 
-from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature
 from semidp.promise.schema.margins import View, list_axes
-from semidp.promise.schema.schema import Schema
-from semidp.promise.sensitivity.residuals import Residuals, list_coarser_views
+from semidp.promise.schema.schema import Schema, Table
+from semidp.promise.sensitivity.orthogonal_parts import Residuals, list_coarser_views
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.spaces.linked import Link, LinkedDataspace, Quarters
 

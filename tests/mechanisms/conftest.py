@@ -6,9 +6,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 
-from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature
-from semidp.promise.schema.schema import Schema, StructuralZero
+from semidp.promise.schema.schema import Schema, StructuralZero, Table
 from semidp.promise.sensitivity.query_space import QuerySpace
 from semidp.promise.sensitivity.table_spaces import sensitivity_space
 from semidp.promise.spaces.adjacency import Ball

@@ -14,16 +14,16 @@ from hypothesis import strategies as st
 from semidp.applications.naive import NaiveGaussian, NaiveL1, NaiveL2, NaiveLinf
 from semidp.errors import InputError, Refused
 from semidp.promise.accounting.recorded_queries import FOR_RELEASES
-from semidp.promise.mechanisms.gaussian import (
+from semidp.promise.mechanisms.additive import (
     ContinuousGaussianMechanism,
     DiscreteGaussianMechanism,
+    LaplaceMechanism,
     LatticeGaussianMechanism,
     RoundedGaussianMechanism,
     mu_within,
     rho_within,
 )
 from semidp.promise.mechanisms.mechanism import CLAIMS, KINDS
-from semidp.promise.mechanisms.pure import LaplaceMechanism
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.tradeoff.budget import Budget
 from semidp.promise.tradeoff.function import Order

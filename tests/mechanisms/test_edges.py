@@ -8,15 +8,15 @@ import pytest
 from semidp.applications.naive import NaiveGaussian, NaiveL1, NaiveL2, NaiveLinf
 from semidp.errors import DataError, InputError, Refused
 from semidp.promise.accounting.recorded_queries import FOR_RELEASES
-from semidp.promise.mechanisms.gaussian import (
+from semidp.promise.mechanisms.additive import (
     ContinuousGaussianMechanism,
     DiscreteGaussianMechanism,
+    LaplaceMechanism,
     LatticeGaussianMechanism,
 )
 from semidp.promise.mechanisms.mechanism import NoNoise
-from semidp.promise.mechanisms.pure import LaplaceMechanism
 from semidp.promise.noise.randomness import SeededRandomness
-from semidp.promise.schema.counts import Table
+from semidp.promise.schema.schema import Table
 from semidp.promise.tradeoff.budget import Budget
 from semidp.publish.selection import available, calibrate_mechanism, choose
 

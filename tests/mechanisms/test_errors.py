@@ -13,13 +13,14 @@ import pytest
 from scipy import stats
 
 from semidp.applications.naive import NaiveGaussian, NaiveL1, NaiveL2, NaiveLinf
-from semidp.promise.mechanisms.gaussian import (
+from semidp.promise.mechanisms.additive import (
     ContinuousGaussianMechanism,
     DiscreteGaussianMechanism,
+    L2Mechanism,
+    LaplaceMechanism,
     LatticeGaussianMechanism,
     RoundedGaussianMechanism,
 )
-from semidp.promise.mechanisms.pure import L2Mechanism, LaplaceMechanism
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.tradeoff.budget import Budget
 

@@ -9,24 +9,23 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from semidp.promise.mechanisms.branch_noise import BranchNoise
-from semidp.promise.mechanisms.gaussian import DiscreteGaussianMechanism, RoundedGaussianMechanism
-from semidp.promise.mechanisms.pure import (
-    KNormMechanism,
+from semidp.promise.mechanisms.additive import (
+    DiscreteGaussianMechanism,
     L2Mechanism,
     LaplaceMechanism,
+    RoundedGaussianMechanism,
 )
+from semidp.promise.mechanisms.branch_noise import BranchNoise, Cut
+from semidp.promise.mechanisms.knorm import KNormMechanism
 from semidp.promise.mechanisms.residual_noise import ResidualMechanism
 from semidp.promise.noise.distributions import DiscreteGaussian, DiscreteLaplace, RoundedGaussian
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.noise.sums import Weighted, half_width, half_widths, normal_half_width
-from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature
 from semidp.promise.schema.margins import Chain, Grid
-from semidp.promise.schema.schema import Schema
-from semidp.promise.sensitivity.branches import Cut
+from semidp.promise.schema.schema import Schema, Table
+from semidp.promise.sensitivity.orthogonal_parts import build_projector
 from semidp.promise.sensitivity.products import product_space
-from semidp.promise.sensitivity.projection import build_projector
 from semidp.promise.sensitivity.table_spaces import sensitivity_space
 from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.dataspace import Dataspace, Margin

@@ -7,7 +7,7 @@ import pytest
 
 from semidp.applications.naive import NaiveGaussian, NaiveL1, NaiveL2, NaiveLinf
 from semidp.promise.accounting.recorded_queries import FOR_RELEASES
-from semidp.promise.mechanisms.gaussian import ContinuousGaussianMechanism
+from semidp.promise.mechanisms.additive import ContinuousGaussianMechanism
 from semidp.promise.noise.randomness import SeededRandomness, SystemRandomness
 from semidp.promise.tradeoff.budget import Budget
 from semidp.publish.selection import available

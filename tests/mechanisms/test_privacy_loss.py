@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 
 from semidp.assess.worst_moves import worst_move
-from semidp.promise.mechanisms.gaussian import (
+from semidp.promise.mechanisms.additive import (
     DiscreteGaussianMechanism,
+    LaplaceMechanism,
     LatticeGaussianMechanism,
     RoundedGaussianMechanism,
 )
-from semidp.promise.mechanisms.pure import LaplaceMechanism
 from semidp.promise.tradeoff.budget import Budget
 
 FOUR_CELLS = np.array([[1, -1, 0], [-1, 1, 0], [0, 0, 0]])

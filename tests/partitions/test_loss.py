@@ -15,10 +15,9 @@ import pytest
 from semidp import Ball, Budget, Dataspace, Exchange, Feature, Margin, Schema, SemidpError, Table
 from semidp.promise.mechanisms import branch_noise as branches
 from semidp.promise.mechanisms import residual_noise as products
-from semidp.promise.mechanisms.branch_noise import BranchNoise, mechanism_above
+from semidp.promise.mechanisms.branch_noise import BranchNoise, Cut, mechanism_above
 from semidp.promise.mechanisms.residual_noise import ResidualMechanism
 from semidp.promise.noise.randomness import SeededRandomness
-from semidp.promise.sensitivity.branches import Cut
 from semidp.promise.sensitivity.products import product_space
 from semidp.promise.spaces.witness import enumerate_tables
 

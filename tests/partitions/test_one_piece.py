@@ -16,6 +16,7 @@ import pytest
 from semidp import Budget, Feature, Plan, Release, SemidpError, Table
 from semidp.promise.accounting.ledger import Ledger
 from semidp.promise.documents import read_document
+from semidp.promise.mechanisms.branch_noise import Cut
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.progress import silent
 from semidp.promise.schema.margins import (
@@ -27,7 +28,6 @@ from semidp.promise.schema.margins import (
     junction_order,
     meet,
 )
-from semidp.promise.sensitivity.branches import Cut
 from semidp.promise.sensitivity.products import ProductSpace
 from semidp.publish import TableRequest, TablesRequest
 from semidp.publish.rechecking.release_check import disagreements

@@ -12,8 +12,7 @@ import pytest
 from semidp import Budget, Feature, InputError, Ledger, Plan, Refused, run
 from semidp.promise.accounting.recorded_queries import mechanism_from_record
 from semidp.promise.mechanisms.residual_noise import ResidualMechanism
-from semidp.promise.schema.counts import Table
-from semidp.promise.schema.schema import Schema
+from semidp.promise.schema.schema import Schema, Table
 from semidp.promise.sensitivity.products import product_space
 from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.dataspace import Dataspace, Margin

@@ -11,16 +11,16 @@ import pytest
 
 from semidp.promise.mechanisms.placement import Objective, allocate, allocate_largest
 from semidp.promise.mechanisms.residual_noise import ResidualMechanism
-from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature
 from semidp.promise.schema.margins import Chain, Grid
-from semidp.promise.schema.schema import Schema
+from semidp.promise.schema.schema import Schema, Table
 from semidp.promise.sensitivity.costs import BallCosts, ExchangeCosts, single_move
+from semidp.promise.sensitivity.orthogonal_parts import Residuals, list_axes, list_coarser_views
 from semidp.promise.sensitivity.products import ProductSpace, product_space
-from semidp.promise.sensitivity.residuals import Residuals, list_axes, list_coarser_views
-from semidp.promise.spaces.adjacency import Ball, Exchange, semi_adjacency
+from semidp.promise.spaces.adjacency import Ball, Exchange
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.spaces.exchange_blocks import Blocks
+from semidp.promise.spaces.semi_adjacency import semi_adjacency
 from semidp.promise.spaces.witness import enumerate_tables
 from semidp.promise.tradeoff.budget import Budget
 

@@ -17,7 +17,7 @@ from semidp.promise.mechanisms.placement import allocate, lower_bound, solve
 from semidp.promise.schema.margins import Chain, Grid, is_within_view, list_axes, maximal
 from semidp.promise.sensitivity.costs import BallCosts, ExchangeCosts
 from semidp.promise.sensitivity.joint_costs import PatternMoves, SumOfCosts, precisions
-from semidp.promise.sensitivity.residuals import Residuals, list_coarser_views
+from semidp.promise.sensitivity.orthogonal_parts import Residuals, list_coarser_views
 
 FLAT = [Chain.flat(2), Chain.flat(3), Chain.flat(4)]
 NESTED = [

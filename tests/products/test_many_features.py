@@ -9,9 +9,9 @@ import pytest
 
 from semidp import Ball, Budget, Feature, Plan, Release, run
 from semidp.promise.noise.randomness import SeededRandomness
-from semidp.promise.schema.counts import Table
-from semidp.promise.spaces.adjacency import semi_adjacency
+from semidp.promise.schema.schema import Table
 from semidp.promise.spaces.dataspace import Margin
+from semidp.promise.spaces.semi_adjacency import semi_adjacency
 from semidp.publish import TableRequest, TablesRequest
 from semidp.publish.pipeline import prepare
 

@@ -9,12 +9,12 @@ import pytest
 
 from semidp.promise.mechanisms.placement import Objective, Workload
 from semidp.promise.mechanisms.residual_noise import ResidualMechanism
-from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature
-from semidp.promise.schema.schema import Schema
+from semidp.promise.schema.schema import Schema, Table
 from semidp.promise.sensitivity.products import product_space
-from semidp.promise.spaces.adjacency import Ball, Exchange, semi_adjacency
+from semidp.promise.spaces.adjacency import Ball, Exchange
 from semidp.promise.spaces.dataspace import Dataspace, Margin
+from semidp.promise.spaces.semi_adjacency import semi_adjacency
 from semidp.promise.tradeoff.budget import Budget
 from semidp.publish.comparisons import find_excess_variance, least_total
 from tests.products.test_joint_costs import ball_moves

@@ -10,12 +10,12 @@ from semidp import Budget, Feature, Plan, run
 from semidp.promise.mechanisms.residual_noise import ResidualMechanism
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.progress import silent
-from semidp.promise.schema.counts import Table
 from semidp.promise.schema.margins import Totals, meet
-from semidp.promise.schema.schema import Schema
+from semidp.promise.schema.schema import Schema, Table
 from semidp.promise.sensitivity.products import product_space
-from semidp.promise.spaces.adjacency import Ball, semi_adjacency
+from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.dataspace import Dataspace, Margin
+from semidp.promise.spaces.semi_adjacency import semi_adjacency
 from semidp.publish import TableRequest, TablesRequest
 from semidp.publish.fitting.problem import Infeasible
 from semidp.publish.results.published_table import FitKind

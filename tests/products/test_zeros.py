@@ -11,14 +11,14 @@ import pytest
 from semidp.errors import Refused
 from semidp.promise.mechanisms.residual_noise import ResidualMechanism
 from semidp.promise.noise.randomness import SeededRandomness
-from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature
-from semidp.promise.schema.schema import Schema, StructuralZero
+from semidp.promise.schema.schema import Schema, StructuralZero, Table
 from semidp.promise.sensitivity.costs import BallCosts, ExchangeCosts
 from semidp.promise.sensitivity.products import product_space
-from semidp.promise.spaces.adjacency import Ball, Exchange, semi_adjacency
+from semidp.promise.spaces.adjacency import Ball, Exchange
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.spaces.exchange_blocks import Blocks
+from semidp.promise.spaces.semi_adjacency import semi_adjacency
 from semidp.promise.spaces.witness import enumerate_tables
 from semidp.promise.tradeoff.budget import Budget
 from semidp.publish.half_widths import table_half_widths

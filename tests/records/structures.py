@@ -9,10 +9,9 @@ import numpy as np
 
 from semidp.inference.records.record_assembly import PublishedNumbers
 from semidp.inference.records.record_cells import Layout, TargetTable
-from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature
 from semidp.promise.schema.margins import Totals, View, junction_order, maximal
-from semidp.promise.schema.schema import Schema, StructuralZero
+from semidp.promise.schema.schema import Schema, StructuralZero, Table
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 
 

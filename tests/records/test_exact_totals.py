@@ -20,9 +20,8 @@ from semidp.inference.records.record_search import (
 )
 from semidp.inference.records.synthetic import SyntheticRecords
 from semidp.promise.noise.randomness import SeededRandomness
-from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature
-from semidp.promise.schema.schema import Schema
+from semidp.promise.schema.schema import Schema, Table
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from tests.records.structures import impossible, kept, random_structure
 

@@ -14,7 +14,7 @@ from semidp.promise.guarantee import Guarantee
 from semidp.promise.spaces.adjacency import Ball, Exchange
 from semidp.promise.spaces.dataspace import Dataspace
 from semidp.promise.spaces.protection import ChangedUnits, Protection
-from semidp.promise.tradeoff.curves import gaussian
+from semidp.promise.tradeoff.budget import gaussian
 from semidp.publish.report_words import BallReport, ExchangeReport
 from tests.linked.test_unit_promise import Published
 from tests.linked.towns import FLAT, Kind, fibers

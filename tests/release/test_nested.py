@@ -18,9 +18,8 @@ from semidp.errors import DataError, SchemaError, SemidpError
 from semidp.present.report.report_page import html
 from semidp.promise.confidential import reveal
 from semidp.promise.noise.randomness import SeededRandomness
-from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Nest
-from semidp.promise.schema.schema import Schema
+from semidp.promise.schema.schema import Schema, Table
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.publish import TableRequest
 from semidp.publish.results.grids import FOLDED_CELLS, Total, branches

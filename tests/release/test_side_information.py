@@ -16,11 +16,12 @@ from semidp.cli import run as command
 from semidp.errors import DataError, InputError, Refused
 from semidp.promise.schema.outcome import Outcome
 from semidp.promise.sensitivity.table_spaces import sensitivity_space
-from semidp.promise.spaces.adjacency import Adjacency, Ball, semi_adjacency, semi_adjacency_bound
+from semidp.promise.spaces.adjacency import Adjacency, Ball
 from semidp.promise.spaces.dataspace import Margin
-from semidp.promise.spaces.widest_spaces import widest_space
+from semidp.promise.spaces.semi_adjacency import semi_adjacency, semi_adjacency_bound
+from semidp.promise.spaces.structure import widest_space
 from semidp.promise.spaces.witness import datasets
-from semidp.promise.tradeoff.curves import approximate, gaussian, zcdp
+from semidp.promise.tradeoff.budget import approximate, gaussian, zcdp
 from semidp.promise.tradeoff.function import Order
 from semidp.publish import GroupRequest, TableRequest
 from semidp.publish.side_information import change

@@ -11,7 +11,8 @@ from semidp import Dataspace, Feature, Margin, Plan, Schema, Table
 from semidp.errors import AdjacencyUnknown, Refused
 from semidp.promise.guarantee import Scope
 from semidp.promise.sensitivity.table_spaces import sensitivity_space
-from semidp.promise.spaces.adjacency import Adjacency, Ball, Exchange, semi_adjacency
+from semidp.promise.spaces.adjacency import Adjacency, Ball, Exchange
+from semidp.promise.spaces.semi_adjacency import semi_adjacency
 from semidp.publish import TableRequest
 from semidp.publish.survey import any_totals, public_scope, survey
 

@@ -29,8 +29,8 @@ from semidp import (
 )
 from semidp.present.report.sentences import strength, summary
 from semidp.promise.exact import exact, format_rounded_up
+from semidp.promise.tradeoff.budget import approximate, gaussian, zcdp
 from semidp.promise.tradeoff.composition import compose
-from semidp.promise.tradeoff.curves import approximate, gaussian, zcdp
 from semidp.promise.tradeoff.function import Tradeoff
 from semidp.publish import (
     GroupRequest,

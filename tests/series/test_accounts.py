@@ -21,7 +21,7 @@ from semidp.promise.accounting.series import Series, SeriesAccount
 from semidp.promise.guarantee import Guarantee
 from semidp.promise.spaces.adjacency import Ball, Exchange
 from semidp.promise.spaces.protection import Protection
-from semidp.promise.tradeoff.curves import approximate, gaussian, zcdp
+from semidp.promise.tradeoff.budget import approximate, gaussian, zcdp
 
 FIRST = read_period("2025Q1", "quarter")
 LAST = 6  # quarters that a random series is about

@@ -16,7 +16,7 @@ import semidp as sd
 from semidp.promise import Mechanism
 from semidp.promise.accounting.periods import Attendance, Periods
 from semidp.promise.accounting.series import Series, SeriesAccount
-from semidp.promise.mechanisms.gaussian import RoundedGaussianMechanism
+from semidp.promise.mechanisms.additive import RoundedGaussianMechanism
 from semidp.publish import TableRequest
 
 CELLS = tuple(itertools.product("fm", "xyz"))  # sex is exact, the second feature is not

@@ -33,7 +33,7 @@ from semidp.promise.confidential import reveal
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.dataspace import Dataspace, Margin
-from semidp.promise.tradeoff.curves import gaussian
+from semidp.promise.tradeoff.budget import gaussian
 from semidp.promise.tradeoff.smooth import Gaussian
 from semidp.publish import TableRequest
 from semidp.publish.rechecking.release_check import recheck

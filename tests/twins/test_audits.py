@@ -3,7 +3,8 @@
 import pytest
 
 from semidp.assess.linked_pairs import worst_linked_pair
-from semidp.promise.sensitivity import costs, exchange_moves
+from semidp.promise.sensitivity import costs
+from semidp.promise.sensitivity import described_moves as exchange_moves
 from semidp.publish.linked_mechanism import LinkedMechanism
 from tests.twins.test_teeth import CLAIMS, WRONG
 

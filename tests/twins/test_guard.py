@@ -5,7 +5,8 @@ import re
 import pytest
 
 import semidp
-from semidp.promise.sensitivity import costs, exchange_moves, joint_costs
+from semidp.promise.sensitivity import costs, joint_costs
+from semidp.promise.sensitivity import described_moves as exchange_moves
 from tests.twins.test_teeth import CLAIMS, WRONG
 
 RECORD = r"\([^()]+\) → \([^()]+\)"

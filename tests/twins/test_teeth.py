@@ -7,7 +7,8 @@ import pytest
 
 import semidp
 from semidp.promise.mechanisms.linked_noise import LinkedNoise
-from semidp.promise.sensitivity import costs, exchange_moves
+from semidp.promise.sensitivity import costs
+from semidp.promise.sensitivity import described_moves as exchange_moves
 from semidp.promise.sensitivity.outcome_spaces import OutcomeSpace
 from tests.twins import plans
 from tests.twins.homes import Homes

@@ -210,7 +210,7 @@ def published_noise(ball: Any, epsilon: Fraction, size: int, source: Generator) 
 
     Examples
     --------
-    >>> from semidp.promise.mechanisms.knorm.explicit import PairBall
+    >>> from semidp.promise.mechanisms.knorm_balls import PairBall
     >>> published_noise(PairBall(3), Fraction(1, 2), 4, np.random.default_rng(0)).shape
     (4, 2, 3)
     """

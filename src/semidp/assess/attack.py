@@ -109,7 +109,7 @@ class Audit:
     Examples
     --------
     >>> from semidp.assess.attacked_pairs import worst_pair
-    >>> from semidp.promise.mechanisms.gaussian import RoundedGaussianMechanism
+    >>> from semidp.promise.mechanisms.additive import RoundedGaussianMechanism
     >>> from semidp.promise.mechanisms.examples import two_way
     >>> from semidp.promise.noise.randomness import SeededRandomness
     >>> from semidp.promise.tradeoff.budget import Budget
@@ -267,7 +267,7 @@ def audit_mechanism(
     >>> from fractions import Fraction
     >>> from semidp.promise.noise.distributions import RoundedGaussian
     >>> from semidp.promise.noise.randomness import SeededRandomness
-    >>> from semidp.promise.tradeoff.curves import gaussian
+    >>> from semidp.promise.tradeoff.budget import gaussian
     >>> pair = Pair([[2, 1, 1], [1, 2, 1], [1, 1, 2]], [[1, 2, 1], [1, 1, 2], [2, 1, 1]])
     >>> def gaussian_noise(variance):
     ...     return lambda values, count, words: (

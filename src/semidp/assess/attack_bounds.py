@@ -54,7 +54,7 @@ def at_most(hits: ArrayLike, trials: int, error: float) -> Floats:
 def allowed_power(claim: Tradeoff, size: ArrayLike) -> Floats:
     """Return the largest power of a test of this size that a claim allows, ``1 - f(1 - size)``.
 
-    >>> from semidp.promise.tradeoff.curves import approximate
+    >>> from semidp.promise.tradeoff.budget import approximate
     >>> round(float(allowed_power(approximate(1), 0.1)), 6)
     0.271828
     """
@@ -100,7 +100,7 @@ class Point:
         """Return the point for the hits under the null and under the alternative, half of the error
         for each.
 
-        >>> from semidp.promise.tradeoff.curves import gaussian
+        >>> from semidp.promise.tradeoff.budget import gaussian
         >>> Point.from_hits("projection", (30, 900), 1000, 1e-3, gaussian(1)).convicts
         True
         """
@@ -190,7 +190,7 @@ def best_bound(claim: Tradeoff, points: tuple[Point, ...]) -> Bound:
     mu for a Gaussian curve, rho for zCDP, epsilon for (epsilon, delta); for any other curve the
     power of the attack that comes closest to what the claim allows, or beats it by most.
 
-    >>> from semidp.promise.tradeoff.curves import gaussian
+    >>> from semidp.promise.tradeoff.budget import gaussian
     >>> best_bound(gaussian(1), (Point("projection", 0.5, 0.8, 0.5, 0.8, 0.84),))
     Bound(unit='mu', measured=0.8416212335729143, claimed=1.0)
     """
@@ -319,7 +319,7 @@ def noise_energy(
 
     Examples
     --------
-    >>> from semidp.promise.mechanisms.gaussian import RoundedGaussianMechanism
+    >>> from semidp.promise.mechanisms.additive import RoundedGaussianMechanism
     >>> from semidp.promise.mechanisms.examples import two_way
     >>> from semidp.promise.noise.randomness import SeededRandomness
     >>> from semidp.promise.tradeoff.budget import Budget

@@ -28,10 +28,10 @@ from semidp.promise.mechanisms.canonical_cell import CellSpace
 from semidp.promise.mechanisms.exponential import ExponentialMechanism
 from semidp.promise.mechanisms.mechanism import Mechanism
 from semidp.promise.mechanisms.residual_noise import ResidualMechanism
-from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature
 from semidp.promise.schema.margins import Counts, View, list_axes
-from semidp.promise.sensitivity.exchange_moves import (
+from semidp.promise.schema.schema import Table
+from semidp.promise.sensitivity.described_moves import (
     ALTERNATIVE,
     PERSON,
     Block,

@@ -49,7 +49,7 @@ def audit_samples(
 
     Examples
     --------
-    >>> from semidp.promise.tradeoff.curves import gaussian
+    >>> from semidp.promise.tradeoff.budget import gaussian
     >>> words = np.random.default_rng(1)
     >>> one, other = (words.normal(mean, 1.0, 20_000).round(3) for mean in (0.0, 1.0))
     >>> (
@@ -104,7 +104,7 @@ def audit_function(
 
     Examples
     --------
-    >>> from semidp.promise.tradeoff.curves import gaussian
+    >>> from semidp.promise.tradeoff.budget import gaussian
     >>> words = np.random.default_rng(1)
     >>> audit_function(
     ...     lambda data: sum(data) + words.normal(), [1, 0], [1, 1], gaussian("0.6")

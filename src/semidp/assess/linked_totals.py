@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.errors import SemidpError
-from semidp.promise.schema.counts import Table
 from semidp.promise.schema.margins import Chain, Floats, Totals, View, list_axes
+from semidp.promise.schema.schema import Table
 from semidp.promise.sensitivity.linked_products import KindSpace
 from semidp.promise.spaces.dataspace import Dataspace
 from semidp.promise.spaces.linked import LinkedDataspace

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from semidp.errors import InputError
 from semidp.promise.exact import count_noun
 from semidp.promise.mechanisms.canonical_cell import CellSpace
-from semidp.promise.mechanisms.exponential import ExponentialMechanism
+from semidp.promise.mechanisms.exponential import ExponentialMechanism, RankSpace
 from semidp.promise.mechanisms.mechanism import Mechanism
 from semidp.promise.mechanisms.residual_laws import SharedNoise
 from semidp.promise.schema.margins import Counts
@@ -20,7 +20,6 @@ from semidp.promise.sensitivity.linked_products import LinkedSpace
 from semidp.promise.sensitivity.outcome_spaces import OutcomeSpace
 from semidp.promise.sensitivity.products import ProductSpace
 from semidp.promise.sensitivity.query_space import QuerySpace
-from semidp.promise.sensitivity.rank_space import RankSpace
 from semidp.promise.sensitivity.table_spaces import TableSpace
 
 

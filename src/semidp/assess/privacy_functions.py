@@ -20,12 +20,7 @@ from semidp.promise.guarantee import Guarantee
 from semidp.promise.schema.features import Feature
 from semidp.promise.schema.margins import junction_order, maximal
 from semidp.promise.schema.schema import Schema
-from semidp.promise.spaces.adjacency import (
-    Ball,
-    SemiAdjacency,
-    semi_adjacency,
-    semi_adjacency_bound,
-)
+from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.dataspace import (
     Datasets,
     Dataspace,
@@ -33,8 +28,9 @@ from semidp.promise.spaces.dataspace import (
     Margin,
     normalize_margins,
 )
+from semidp.promise.spaces.semi_adjacency import SemiAdjacency, semi_adjacency, semi_adjacency_bound
 from semidp.promise.spaces.witness import Witness
-from semidp.promise.tradeoff.curves import approximate, gaussian, zcdp
+from semidp.promise.tradeoff.budget import approximate, gaussian, zcdp
 from semidp.promise.tradeoff.function import Tradeoff
 from semidp.promise.tradeoff.polygons import Approximate
 from semidp.publish.plan import Plan

@@ -1,7 +1,7 @@
 """The pair of datasets that an audit of quantiles compares: records in groups, with values that
 leave choices open.
 
-Which records move is as in `rank_space`. Under A_a any a of one cell go from the
+Which records move is as in `exponential`. Under A_a any a of one cell go from the
 lowest value to the highest; under exchanges a person and one carrier swap cells while the values v,
 w, v' take each other's places. All other values are placed so that every choice hangs in the
 balance, and then moved about while that helps. Beside exact levels of the outcome they are placed
@@ -19,12 +19,11 @@ from numpy.typing import NDArray
 
 from semidp.assess.worst_moves import find_change
 from semidp.errors import Refused, SemidpError
-from semidp.promise.mechanisms.exponential import ExponentialMechanism
+from semidp.promise.mechanisms.exponential import ExponentialMechanism, RankSpace, rank_scores
 from semidp.promise.noise.choice import ExponentialChoice
 from semidp.promise.schema.margins import Counts
 from semidp.promise.sensitivity.outcome_moves import OutcomeMoves
 from semidp.promise.sensitivity.outcome_spaces import answered_cells
-from semidp.promise.sensitivity.rank_space import RankSpace, rank_scores
 from semidp.promise.spaces.dataspace import Margin
 from semidp.publish.fitting.tables import fit_table
 
@@ -180,12 +179,12 @@ def worst_histograms(mechanism: ExponentialMechanism) -> tuple[Counts, Counts]:
 
     >>> from semidp.promise.schema.outcome import Outcome
     >>> from semidp.promise.mechanisms.exponential import exponential_mechanism
-    >>> from semidp.promise.sensitivity.rank_space import rank_space
+    >>> from semidp.promise.mechanisms.exponential import rank_space
     >>> from semidp.promise.spaces.adjacency import Ball
     >>> from semidp.promise.spaces.dataspace import Dataspace, Margin
     >>> from semidp.promise.schema.features import Feature
     >>> from semidp.promise.schema.schema import Schema
-    >>> from semidp.promise.schema.counts import Table
+    >>> from semidp.promise.schema.schema import Table
     >>> from semidp.promise.tradeoff.budget import Budget
     >>> public = Dataspace.from_table(
     ...     Table(Schema([Feature("ward", ["a", "b"])]), [30, 20]), [Margin("ward")]

@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 
 from semidp.promise.schema.margins import Counts, View, join, list_axes
 from semidp.promise.sensitivity.answered_space import AnsweredSpace
+from semidp.promise.sensitivity.described_moves import ALTERNATIVE, ExchangeMove, list_exchanges
 from semidp.promise.sensitivity.distribution_space import (
     ONE_PAIR,
     DistributionSpace,
     Placement,
 )
-from semidp.promise.sensitivity.exchange_moves import ALTERNATIVE, ExchangeMove, list_exchanges
 from semidp.promise.sensitivity.moments import MOST_ROWS, MomentSpace
 from semidp.promise.sensitivity.outcome_moves import OutcomeMoves
 from semidp.promise.sensitivity.outcome_spaces import OutcomeSpace, SumSpace

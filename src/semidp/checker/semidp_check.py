@@ -1658,7 +1658,7 @@ def reach_by_exchanges(records, blocks, free, settled, times):
 
 
 def list_exchanges(records, blocks, free):
-    """All results of one exchange from the definition (see `exchange_moves`): the other records,
+    """All results of one exchange from the definition (see `described_moves`): the other records,
     and what the person has become.
     """
     for x, y in itertools.product(set(free), records):

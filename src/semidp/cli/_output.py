@@ -190,7 +190,7 @@ def found_out(curve: Tradeoff, false_alarms: float) -> str:
     """Return how often the best attacker with a share of `false_alarms` finds out, in percent,
     rounded up.
 
-    >>> from semidp.promise.tradeoff.curves import gaussian
+    >>> from semidp.promise.tradeoff.budget import gaussian
     >>> found_out(gaussian(1), 0.05)
     '26.0%'
     """

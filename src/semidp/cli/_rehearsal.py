@@ -23,8 +23,8 @@ from semidp.present.report.sentences import (
     weakness,
 )
 from semidp.promise.exact import count_noun, plain
+from semidp.promise.mechanisms.branch_noise import Cut
 from semidp.promise.mechanisms.mechanism import Mechanism
-from semidp.promise.sensitivity.branches import Cut
 from semidp.promise.spaces.protection import Protection
 from semidp.promise.tradeoff.budget import Budget
 from semidp.publish.linked_survey import linked_needs

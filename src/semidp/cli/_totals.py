@@ -15,9 +15,8 @@ from attrs import evolve
 from semidp.cli._options import Options
 from semidp.errors import DataError, InputError
 from semidp.promise.guarantee import Scope
-from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature
-from semidp.promise.schema.schema import Schema
+from semidp.promise.schema.schema import Schema, Table
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.publish.plan import Plan
 from semidp.publish.plan_settings import read_text

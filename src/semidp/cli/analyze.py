@@ -27,7 +27,7 @@ from semidp.promise.mechanisms.mechanism import Mechanism
 from semidp.promise.sensitivity.patterns import Norms
 from semidp.promise.sensitivity.table_spaces import TableSpace, sensitivity_space
 from semidp.promise.spaces.adjacency import Adjacency, Ball, Exchange
-from semidp.promise.spaces.adjacency_words import AdjacencyWords
+from semidp.promise.spaces.protection import AdjacencyWords
 from semidp.promise.tradeoff.budget import Budget
 from semidp.publish.half_widths import cell_errors
 from semidp.publish.pipeline import calibrate

@@ -44,7 +44,7 @@ from semidp.promise.exact import count_noun, exact, plain
 from semidp.promise.guarantee import Guarantee, read_document
 from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.dataspace import Dataspace, Margin
-from semidp.promise.tradeoff.curves import gaussian
+from semidp.promise.tradeoff.budget import gaussian
 from semidp.promise.tradeoff.function import Tradeoff
 from semidp.promise.tradeoff.polygons import from_profile
 from semidp.publish.plan_settings import read_text

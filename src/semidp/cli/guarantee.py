@@ -17,23 +17,25 @@ from semidp.cli._totals import choose_schema, read_totals
 from semidp.errors import AdjacencyUnknown, InputError, Refused
 from semidp.present.release import Release
 from semidp.present.report.sentences import strength
-from semidp.promise.accounting.conversions import approximate_group, zcdp_epsilon_paper
 from semidp.promise.documents import from_json
 from semidp.promise.exact import count_noun, exact, format_rounded_up, plain
 from semidp.promise.guarantee import Guarantee
 from semidp.promise.schema.schema import Schema
-from semidp.promise.spaces.adjacency import (
-    Adjacency,
-    AdjacencyKind,
-    Ball,
-    Exchange,
+from semidp.promise.spaces.adjacency import Adjacency, AdjacencyKind, Ball, Exchange
+from semidp.promise.spaces.dataspace import Datasets, Dataspace, Margin
+from semidp.promise.spaces.protection import Protection
+from semidp.promise.spaces.semi_adjacency import (
     exchange_bound,
     semi_adjacency,
     semi_adjacency_bound,
 )
-from semidp.promise.spaces.dataspace import Datasets, Dataspace, Margin
-from semidp.promise.spaces.protection import Protection
-from semidp.promise.tradeoff.curves import approximate, gaussian, zcdp
+from semidp.promise.tradeoff.budget import (
+    approximate,
+    approximate_group,
+    gaussian,
+    zcdp,
+    zcdp_epsilon_paper,
+)
 from semidp.promise.tradeoff.function import Order, Tradeoff
 from semidp.promise.tradeoff.polygons import Approximate
 from semidp.promise.tradeoff.smooth import ZCDP, Gaussian

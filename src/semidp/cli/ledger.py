@@ -233,7 +233,7 @@ def _compare(book: Ledger, releases: list[Path], printing: o.Printing) -> None:
 def _name_curve(curve: Tradeoff, budget: Budget, target: Fraction | None = None) -> str:
     """Name a curve, or restate it at the target, which is the delta of the budget unless given.
 
-    >>> from semidp.promise.tradeoff.curves import approximate
+    >>> from semidp.promise.tradeoff.budget import approximate
     >>> _name_curve(approximate(1, "1e-6"), Budget.approximate(2, "1e-6"))
     '(1, 1e-6)-DP'
     """

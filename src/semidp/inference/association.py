@@ -28,7 +28,7 @@ from semidp.inference.independence import (
 )
 from semidp.inference.linear_estimates import blocks
 from semidp.inference.unknown_totals import asked_questions, cut_scores, unknown_totals
-from semidp.promise.codec import Encodable
+from semidp.promise.documents import Encodable
 from semidp.promise.noise.randomness import Randomness, SystemRandomness, generator
 from semidp.publish.statistics.odds_ratio.umpu import Alternative
 

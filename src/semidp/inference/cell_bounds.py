@@ -55,7 +55,7 @@ class CellBounds:
     >>> from semidp.promise.spaces.dataspace import Margin
     >>> from semidp.promise.schema.features import Feature
     >>> from semidp.promise.schema.schema import Schema
-    >>> from semidp.promise.schema.counts import Table
+    >>> from semidp.promise.schema.schema import Table
     >>> table = Table(
     ...     Schema([Feature("sex", "fm"), Feature("region", "nsw")]), [[1, 2, 0], [4, 5, 1]]
     ... )

@@ -40,7 +40,7 @@ from semidp.inference.unknown_totals import (
     cut_scores,
     unknown_totals,
 )
-from semidp.promise.codec import Encodable
+from semidp.promise.documents import Encodable
 from semidp.promise.exact import bisection, check_level
 from semidp.promise.noise.randomness import Randomness, SystemRandomness, generator
 from semidp.publish.statistics.odds_ratio.hypergeometric import IntegerLaw, TwoByTwo

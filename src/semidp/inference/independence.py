@@ -29,7 +29,7 @@ from semidp.inference.measured import (
     measured_table,
     select_public,
 )
-from semidp.promise.codec import Encodable
+from semidp.promise.documents import Encodable
 from semidp.promise.noise.randomness import Randomness, generator
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.spaces.protection import refuse_dependent

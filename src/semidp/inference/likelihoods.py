@@ -20,13 +20,13 @@ from semidp.inference.cell_bounds import CellBounds
 from semidp.inference.combined.several_releases import refuse_other_noise
 from semidp.inference.lattice_chains import CellLaw, EntryLikelihood, NoiseLaw
 from semidp.inference.measured import level_codes
-from semidp.promise.mechanisms.gaussian import (
+from semidp.promise.mechanisms.additive import (
     DiscreteGaussianMechanism,
+    LaplaceMechanism,
     LatticeGaussianMechanism,
     RoundedGaussianMechanism,
 )
 from semidp.promise.mechanisms.mechanism import CellByCell, Mechanism, NoNoise
-from semidp.promise.mechanisms.pure import LaplaceMechanism
 from semidp.promise.mechanisms.residual_noise import ResidualMechanism
 from semidp.promise.noise.distributions import DiscreteGaussian, joined_laws
 from semidp.promise.schema.margins import View, list_axes

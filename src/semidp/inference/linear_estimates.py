@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.errors import Refused
+from semidp.promise.mechanisms.knorm import KNormMechanism
 from semidp.promise.mechanisms.mechanism import CellByCell, Mechanism, NoNoise
-from semidp.promise.mechanisms.pure import KNormMechanism
 from semidp.promise.mechanisms.residual_laws import SharedNoise
 from semidp.promise.noise.distributions import CountNoise
 from semidp.promise.noise.randomness import Randomness
@@ -272,7 +272,7 @@ def weigh_mechanism(mechanism: Mechanism, weights: Mapping[int, Floats]) -> SumE
     """Return the errors of sums over the tables that one mechanism measured, by their numbers.
 
     >>> from semidp.promise.mechanisms.examples import two_way
-    >>> from semidp.promise.mechanisms.gaussian import RoundedGaussianMechanism
+    >>> from semidp.promise.mechanisms.additive import RoundedGaussianMechanism
     >>> from semidp.promise.tradeoff.budget import Budget
     >>> mechanism = RoundedGaussianMechanism.calibrate(two_way()[0], Budget.gdp(1))
     >>> women = np.array([[[1.0, 1.0, 1.0], [0.0, 0.0, 0.0]]])

@@ -22,8 +22,8 @@ from semidp.inference.linear_estimates import (
     SumErrors,
     weigh_mechanism,
 )
+from semidp.promise.mechanisms.knorm import KNormMechanism
 from semidp.promise.mechanisms.mechanism import Mechanism
-from semidp.promise.mechanisms.pure import KNormMechanism
 from semidp.promise.noise.randomness import Randomness, SystemRandomness
 from semidp.promise.schema.schema import Schema
 from semidp.promise.spaces.dataspace import RECORD, Dataspace

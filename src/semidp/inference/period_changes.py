@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from semidp.errors import InputError, Refused
 from semidp.inference.linear_estimates import Drawn, DrawnTable, SumErrors, simulated_bound
 from semidp.inference.measured import measured_table
-from semidp.promise.codec import Encodable
+from semidp.promise.documents import Encodable
 from semidp.promise.exact import check_level
 from semidp.promise.mechanisms.mechanism import CellByCell
 from semidp.promise.noise.randomness import Randomness, SystemRandomness

@@ -5,13 +5,12 @@ lie apart, `tradeoff` and `guarantee` what is claimed of them. `noise` and `mech
 `accounting` adds it up.
 """
 
-from semidp.promise.accounting.conversions import zcdp_epsilon_paper
 from semidp.promise.accounting.periods import Attendance
 from semidp.promise.accounting.series import Series
-from semidp.promise.mechanisms.gaussian import ContinuousGaussianMechanism
-from semidp.promise.mechanisms.knorm.polar import knorm_noise
+from semidp.promise.mechanisms.additive import ContinuousGaussianMechanism
+from semidp.promise.mechanisms.knorm import KNormMechanism
+from semidp.promise.mechanisms.knorm_polar import knorm_noise
 from semidp.promise.mechanisms.mechanism import Mechanism
-from semidp.promise.mechanisms.pure import KNormMechanism
 from semidp.promise.mechanisms.residual_noise import ResidualMechanism
 from semidp.promise.noise.canonical import Recursive, canonical_noise
 from semidp.promise.noise.distributions import DiscreteGaussian, DiscreteLaplace, RoundedGaussian
@@ -19,8 +18,8 @@ from semidp.promise.noise.randomness import Randomness, SeededRandomness, genera
 from semidp.promise.sensitivity.moments import moment_space
 from semidp.promise.sensitivity.outcome_spaces import outcome_adjacency, sum_space
 from semidp.promise.sensitivity.query_space import ExplicitSpace, QuerySpace
+from semidp.promise.tradeoff.budget import approximate, gaussian, laplace, zcdp, zcdp_epsilon_paper
 from semidp.promise.tradeoff.composition import compose, tradeoff_from_json
-from semidp.promise.tradeoff.curves import approximate, gaussian, laplace, zcdp
 from semidp.promise.tradeoff.function import Tradeoff
 from semidp.promise.tradeoff.polygons import from_profile, piecewise
 

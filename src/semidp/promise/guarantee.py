@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import Any, Self
 
 from semidp.errors import InputError, Refused
-from semidp.promise.codec import Encodable
-from semidp.promise.documents import from_json, read_plain
+from semidp.promise.documents import Encodable, from_json, read_plain
 from semidp.promise.files import replace_file
 from semidp.promise.progress import facts, shorten_text
-from semidp.promise.spaces.adjacency import Adjacency, Ball, SemiAdjacency
+from semidp.promise.spaces.adjacency import Adjacency, Ball
 from semidp.promise.spaces.dataspace import RECORD, Datasets, Dataspace
 from semidp.promise.spaces.linked import datasets_from_json
 from semidp.promise.spaces.protection import Protection
+from semidp.promise.spaces.semi_adjacency import SemiAdjacency
 from semidp.promise.tradeoff.composition import tradeoff_from_json
 from semidp.promise.tradeoff.function import Order, Tradeoff
 from semidp.promise.tradeoff.smooth import Gaussian
@@ -84,9 +84,9 @@ class Guarantee(Encodable):
 
     >>> from semidp.promise.schema.features import Feature
     >>> from semidp.promise.schema.schema import Schema
-    >>> from semidp.promise.schema.counts import Table
+    >>> from semidp.promise.schema.schema import Table
     >>> from semidp.promise.spaces.dataspace import Margin
-    >>> from semidp.promise.tradeoff.curves import gaussian
+    >>> from semidp.promise.tradeoff.budget import gaussian
     >>> table = Table(Schema([Feature("sex", "fm")]), [3, 4])
     >>> everything, fixed = (
     ...     Dataspace.from_table(table, []),
@@ -143,7 +143,7 @@ class Guarantee(Encodable):
     def compare(self, other: "Guarantee") -> Order:
         """Return the order of this guarantee and `other`, which may not be comparable.
 
-        >>> from semidp.promise.tradeoff.curves import zcdp
+        >>> from semidp.promise.tradeoff.budget import zcdp
         >>> states, counties = (
         ...     Dataspace.from_description("state totals"),
         ...     Dataspace.from_description("county totals"),
@@ -163,7 +163,7 @@ class Guarantee(Encodable):
         Each is stated for the same datasets and records, and the curves compose: ``f1 ⊗ … ⊗ fk``
         (Cho and Awan, 3.6).
 
-        >>> from semidp.promise.tradeoff.curves import gaussian
+        >>> from semidp.promise.tradeoff.budget import gaussian
         >>> part = Guarantee(Dataspace.from_description("state totals"), Ball(2), gaussian("3/5"))
         >>> part.compose(Guarantee(part.dataspace, part.adjacency, gaussian("4/5"))).tradeoff.mu
         Fraction(1, 1)
@@ -189,9 +189,9 @@ class Guarantee(Encodable):
 
         >>> from semidp.promise.schema.features import Feature
         >>> from semidp.promise.schema.schema import Schema
-        >>> from semidp.promise.schema.counts import Table
+        >>> from semidp.promise.schema.schema import Table
         >>> from semidp.promise.spaces.dataspace import Margin
-        >>> from semidp.promise.tradeoff.curves import zcdp
+        >>> from semidp.promise.tradeoff.budget import zcdp
         >>> table = Table(Schema([Feature("state", "ab")]), [3, 4])
         >>> announced = Guarantee(Dataspace.from_table(table, []), Ball(1), zcdp("2.56"))
         >>> announced.with_invariant(
@@ -223,7 +223,7 @@ class Guarantee(Encodable):
         (`Exchange.steps`).
 
         >>> from semidp.promise.spaces.adjacency import Exchange
-        >>> from semidp.promise.tradeoff.curves import gaussian
+        >>> from semidp.promise.tradeoff.budget import gaussian
         >>> exchange = Guarantee(
         ...     Dataspace.from_description("state totals"), Exchange(2), gaussian(1)
         ... )
@@ -249,7 +249,7 @@ class Guarantee(Encodable):
     def explain(self) -> "Explanation":
         """Return an explanation: what is protected, from whom, how strongly, and what is not.
 
-        >>> from semidp.promise.tradeoff.curves import gaussian
+        >>> from semidp.promise.tradeoff.budget import gaussian
         >>> print(
         ...     Guarantee(
         ...         Dataspace.from_description("state totals"), Ball(2), gaussian(1)
@@ -336,7 +336,7 @@ class Guarantee(Encodable):
     def from_json(cls, document: Mapping[str, Any]) -> Self:
         """Read what `to_json` wrote.
 
-        >>> from semidp.promise.tradeoff.curves import zcdp
+        >>> from semidp.promise.tradeoff.budget import zcdp
         >>> guarantee = Guarantee(
         ...     Dataspace.from_description("state totals"), Ball(2), zcdp("10.24")
         ... )
@@ -428,7 +428,7 @@ def attacker_sentence(tradeoff: Tradeoff, protection: Protection | None = None) 
 
     A number rounded down would flatter the guarantee.
 
-    >>> from semidp.promise.tradeoff.curves import gaussian
+    >>> from semidp.promise.tradeoff.budget import gaussian
     >>> attacker_sentence(gaussian(1))
     'Suppose an attacker tries to tell your record from another possible one, and tolerates 5 false
     alarms in 100 attempts. The best attack succeeds in at most 26 of 100; guessing succeeds in 5.'
@@ -453,7 +453,7 @@ def attacker_sentence(tradeoff: Tradeoff, protection: Protection | None = None) 
 def count_successes(tradeoff: Tradeoff) -> int:
     """Number of 100 attempts in which the best attacker succeeds at 5% false alarms, rounded up.
 
-    >>> from semidp.promise.tradeoff.curves import gaussian
+    >>> from semidp.promise.tradeoff.budget import gaussian
     >>> count_successes(gaussian(1)), count_successes(gaussian(10))
     (26, 100)
     """

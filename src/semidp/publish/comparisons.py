@@ -12,8 +12,8 @@ from functools import singledispatch
 import numpy as np
 
 from semidp.errors import Refused
+from semidp.promise.mechanisms.additive import NormalNoise
 from semidp.promise.mechanisms.canonical_cell import CanonicalMechanism
-from semidp.promise.mechanisms.gaussian import NormalNoise
 from semidp.promise.mechanisms.linked_noise import LinkedNoise
 from semidp.promise.mechanisms.mechanism import Mechanism
 from semidp.promise.mechanisms.placement import CLOSE, ROUNDS, Objective, Workload, solve
@@ -21,9 +21,9 @@ from semidp.promise.mechanisms.residual_noise import ResidualMechanism
 from semidp.promise.noise.canonical import canonical_noise
 from semidp.promise.schema.margins import Floats, View, join, junction_order, list_axes
 from semidp.promise.sensitivity.costs import BallCosts
+from semidp.promise.sensitivity.orthogonal_parts import list_coarser_views
 from semidp.promise.sensitivity.products import ProductSpace
 from semidp.promise.sensitivity.query_space import QuerySpace
-from semidp.promise.sensitivity.residuals import list_coarser_views
 from semidp.promise.sensitivity.table_spaces import sensitivity_space
 
 _MOST_COMPARED = 64  # tables that are compared with measuring each by itself
@@ -42,7 +42,7 @@ def naive_loss(mechanism: Mechanism) -> float:
     ``sqrt(d(d+1)) aΔ2/ε``; the l∞ mechanism, ``sqrt(d(d+1)(d+2)/3) aΔ∞/ε``. Else Gaussian noise,
     ``sqrt(d/2ρ) aΔ2``.
 
-    >>> from semidp.promise.mechanisms.gaussian import RoundedGaussianMechanism
+    >>> from semidp.promise.mechanisms.additive import RoundedGaussianMechanism
     >>> from semidp.promise.tradeoff.budget import Budget
     >>> from semidp.promise.mechanisms.examples import two_way
     >>> mechanism = RoundedGaussianMechanism.calibrate(two_way()[0], Budget.gdp(1))

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.promise.schema.margins import Floats, Mask, is_within_view, join
-from semidp.promise.sensitivity.projection import (
+from semidp.promise.sensitivity.orthogonal_parts import (
     AveragingProjection,
     FixedTable,
     LeastSquaresProjection,
@@ -73,7 +73,7 @@ def projection_patterns(projection: Projector) -> Patterns | None:
     at a cell, over the views in which the two cells agree.
 
     >>> from semidp.promise.schema.margins import Grid
-    >>> from semidp.promise.sensitivity.projection import build_projector
+    >>> from semidp.promise.sensitivity.orthogonal_parts import build_projector
     >>> projection_patterns(build_projector(Grid.flat((2, 2)), [(1, 0), (0, 1)])).weights
     ({Fraction(1, 4): 2, Fraction(-1, 4): 2},)
     """

@@ -14,13 +14,11 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
+from semidp.promise.mechanisms.additive import LatticeGaussianMechanism
 from semidp.promise.mechanisms.branch_noise import BranchNoise
-from semidp.promise.mechanisms.conditioning import Conditioning
-from semidp.promise.mechanisms.gaussian import LatticeGaussianMechanism
-from semidp.promise.mechanisms.knorm.placed_balls import PlacedRows
+from semidp.promise.mechanisms.knorm import KNormMechanism, PlacedRows
 from semidp.promise.mechanisms.mechanism import CellByCell, Mechanism, NoNoise
-from semidp.promise.mechanisms.pure import KNormMechanism
-from semidp.promise.mechanisms.residual_laws import LAWS, NEAR
+from semidp.promise.mechanisms.residual_laws import LAWS, NEAR, Conditioning
 from semidp.promise.mechanisms.residual_noise import ResidualMechanism
 from semidp.promise.noise.distributions import CountNoise
 from semidp.promise.noise.randomness import SeededRandomness
@@ -119,7 +117,7 @@ def simulate_half_widths(mechanism: Mechanism) -> NDArray[np.float64]:
     equal standard error are counted together. The rank among the draws is that of the level and two
     of its standard errors.
 
-    >>> from semidp.promise.mechanisms.pure import L2Mechanism
+    >>> from semidp.promise.mechanisms.additive import L2Mechanism
     >>> from semidp.promise.tradeoff.budget import Budget
     >>> from semidp.promise.mechanisms.examples import two_way
     >>> simulate_half_widths(L2Mechanism.calibrate(two_way()[0], Budget.pure(1))).round(1).tolist()

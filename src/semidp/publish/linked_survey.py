@@ -14,10 +14,9 @@ from attrs import evolve
 
 from semidp.errors import InputError, Refused, did_you_mean
 from semidp.promise.guarantee import Scope
-from semidp.promise.schema.counts import no_column
+from semidp.promise.mechanisms.branch_noise import Cut
 from semidp.promise.schema.features import SIZE, Feature
-from semidp.promise.schema.schema import Schema
-from semidp.promise.sensitivity.branches import Cut
+from semidp.promise.schema.schema import Schema, no_column
 from semidp.promise.spaces.dataspace import Dataspace, Margin, normalize_margins
 from semidp.promise.spaces.linked import LinkedDataspace, Quarters
 from semidp.publish.plan import LinkedUnits, Plan, UnitFeature

@@ -1,6 +1,6 @@
 """What reports, tables and commands say of the pairs of datasets that are compared.
 
-The promise names its pairs and says what is protected (`promise.spaces.adjacency_words`); here are
+The promise names its pairs and says what is protected (`promise.spaces.protection`); here are
 the headings, columns and reasons around it.
 """
 
@@ -8,12 +8,7 @@ from abc import abstractmethod
 
 from semidp.promise.exact import count_noun
 from semidp.promise.spaces.adjacency import Adjacency
-from semidp.promise.spaces.adjacency_words import (
-    AdjacencyWords,
-    BallWords,
-    ExchangeWords,
-    in_brackets,
-)
+from semidp.promise.spaces.protection import AdjacencyWords, BallWords, ExchangeWords, in_brackets
 
 
 def report_words(adjacency: Adjacency) -> "ReportWords":

@@ -17,10 +17,9 @@ from typing import Any
 import numpy as np
 
 from semidp.errors import InputError
-from semidp.promise.schema.counts import refuse_cells
+from semidp.promise.mechanisms.branch_noise import Cut
 from semidp.promise.schema.margins import maximal
-from semidp.promise.schema.schema import Schema
-from semidp.promise.sensitivity.branches import Cut
+from semidp.promise.schema.schema import Schema, refuse_cells
 from semidp.promise.spaces.dataspace import Dataspace
 from semidp.publish.fitting.tables import is_fitted_by_flow
 from semidp.publish.plan import Plan

@@ -8,13 +8,15 @@ import math
 
 from semidp.errors import InputError, Refused
 from semidp.promise.accounting.recorded_queries import FOR_RELEASES
-from semidp.promise.mechanisms.gaussian import (
+from semidp.promise.mechanisms.additive import (
     DiscreteGaussianMechanism,
+    L2Mechanism,
+    LaplaceMechanism,
     LatticeGaussianMechanism,
     RoundedGaussianMechanism,
 )
+from semidp.promise.mechanisms.knorm import KNormMechanism
 from semidp.promise.mechanisms.mechanism import Mechanism, NoNoise
-from semidp.promise.mechanisms.pure import KNormMechanism, L2Mechanism, LaplaceMechanism
 from semidp.promise.mechanisms.residual_noise import ResidualMechanism
 from semidp.promise.sensitivity.products import product_space
 from semidp.promise.sensitivity.query_space import QuerySpace
@@ -294,7 +296,7 @@ def outcome_mechanism(space: QuerySpace, budget: Budget, name: str = AUTO) -> Me
     >>> from semidp.promise.spaces.dataspace import Dataspace, Margin
     >>> from semidp.promise.schema.features import Feature
     >>> from semidp.promise.schema.schema import Schema
-    >>> from semidp.promise.schema.counts import Table
+    >>> from semidp.promise.schema.schema import Table
     >>> wards = Table(Schema([Feature("ward", ["a", "b"])]), [30, 20])
     >>> public = Dataspace.from_table(wards, [Margin("ward")])
     >>> space = sum_space(public, Ball(2), Outcome("score", 0, 1, steps=100), [Margin("ward")])

@@ -13,21 +13,15 @@ from fractions import Fraction
 from semidp.errors import AdjacencyUnknown, DataError, InputError, Refused
 from semidp.promise.accounting.recorded_queries import mechanism_from_record
 from semidp.promise.guarantee import Guarantee, Scope
-from semidp.promise.mechanisms.gaussian import LatticeGaussianMechanism
+from semidp.promise.mechanisms.additive import L2Mechanism, LatticeGaussianMechanism
 from semidp.promise.mechanisms.mechanism import Mechanism
-from semidp.promise.mechanisms.pure import L2Mechanism
 from semidp.promise.sensitivity.outcome_spaces import outcome_adjacency
-from semidp.promise.spaces.adjacency import (
-    Adjacency,
-    AdjacencyKind,
-    Ball,
-    semi_adjacency,
-    semi_adjacency_bound,
-)
+from semidp.promise.spaces.adjacency import Adjacency, AdjacencyKind, Ball
 from semidp.promise.spaces.dataspace import Datasets, Dataspace, Margin, normalize_margins
 from semidp.promise.spaces.linked import LinkedDataspace, linked_adjacency
 from semidp.promise.spaces.protection import Protection
-from semidp.promise.spaces.widest_spaces import widest_space
+from semidp.promise.spaces.semi_adjacency import semi_adjacency, semi_adjacency_bound
+from semidp.promise.spaces.structure import widest_space
 from semidp.promise.tradeoff.function import Order, Tradeoff
 from semidp.promise.tradeoff.smooth import ZCDP, Gaussian
 from semidp.publish.plan import AdjacencyChoice, adjacency_from

@@ -12,26 +12,22 @@ from attrs import evolve
 
 from semidp.errors import AdjacencyUnknown, DataError, SchemaError
 from semidp.promise.guarantee import Scope
-from semidp.promise.schema.counts import no_column, refuse_cells
+from semidp.promise.mechanisms.branch_noise import Cut
 from semidp.promise.schema.features import Feature, Nest
 from semidp.promise.schema.outcome import answered_column
-from semidp.promise.schema.schema import Schema
-from semidp.promise.sensitivity.branches import Cut
+from semidp.promise.schema.schema import Schema, no_column, refuse_cells
 from semidp.promise.sensitivity.outcome_spaces import outcome_adjacency, outcome_exchange
-from semidp.promise.spaces.adjacency import (
-    Adjacency,
-    AdjacencyKind,
-    Ball,
-    Exchange,
+from semidp.promise.spaces.adjacency import Adjacency, AdjacencyKind, Ball, Exchange
+from semidp.promise.spaces.dataspace import Dataspace, normalize_margins
+from semidp.promise.spaces.linked import LinkedDataspace, linked_adjacency, linked_semi_adjacency
+from semidp.promise.spaces.protection import Protection
+from semidp.promise.spaces.semi_adjacency import (
     SemiAdjacency,
     exchange_bound,
     semi_adjacency,
     semi_adjacency_bound,
 )
-from semidp.promise.spaces.dataspace import Dataspace, normalize_margins
-from semidp.promise.spaces.linked import LinkedDataspace, linked_adjacency, linked_semi_adjacency
-from semidp.promise.spaces.protection import Protection
-from semidp.promise.spaces.widest_spaces import even_space
+from semidp.promise.spaces.structure import even_space
 from semidp.publish.plan import AdjacencyChoice, Plan
 from semidp.publish.resources import estimate_resources, part_needs
 from semidp.publish.sources.opening import KEEPS_NOTHING, Source

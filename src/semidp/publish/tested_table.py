@@ -13,7 +13,7 @@ from semidp.promise.confidential import Confidential
 from semidp.promise.guarantee import Scope
 from semidp.promise.mechanisms.canonical_cell import transpose_counts
 from semidp.promise.noise.randomness import Randomness
-from semidp.promise.schema.counts import Table
+from semidp.promise.schema.schema import Table
 from semidp.promise.spaces.adjacency import Adjacency
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.spaces.protection import refuse_dependent

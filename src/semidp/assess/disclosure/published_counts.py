@@ -11,7 +11,6 @@ from functools import cached_property
 import numpy as np
 
 from semidp.errors import DataError, InputError
-from semidp.promise.schema.counts import Table
 from semidp.promise.schema.margins import (
     LARGEST_MASK,
     Counts,
@@ -23,7 +22,7 @@ from semidp.promise.schema.margins import (
     list_axes,
     maximal,
 )
-from semidp.promise.schema.schema import Schema
+from semidp.promise.schema.schema import Schema, Table
 from semidp.promise.spaces.dataspace import Dataspace
 
 UNBOUNDED = 2**40

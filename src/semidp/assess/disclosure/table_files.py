@@ -21,10 +21,9 @@ from semidp.assess.disclosure.published_counts import (
     ReadingRules,
 )
 from semidp.errors import DataError, InputError
-from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature
 from semidp.promise.schema.margins import View
-from semidp.promise.schema.schema import Schema, StructuralZero
+from semidp.promise.schema.schema import Schema, StructuralZero, Table
 
 COUNT = "count"
 _CROSSED = "\\"

@@ -32,8 +32,8 @@ from semidp.inference.combined.tree_layout import TreeLayout
 from semidp.inference.estimation.estimates import Estimate, estimate
 from semidp.inference.estimation.measurements import Classes, Measurements, Observed
 from semidp.inference.linear_estimates import Drawn, DrawnNumbers, DrawnTable, Floats, SumErrors
+from semidp.promise.mechanisms.knorm import KNormMechanism
 from semidp.promise.mechanisms.mechanism import CellByCell, Mechanism, NoNoise
-from semidp.promise.mechanisms.pure import KNormMechanism
 from semidp.promise.mechanisms.residual_noise import ResidualMechanism
 from semidp.promise.schema.margins import Mask, View, list_axes
 from semidp.promise.spaces.dataspace import Dataspace

@@ -40,7 +40,7 @@ from semidp.promise.noise.sums import Weighted, half_widths
 from semidp.promise.schema.margins import View, list_axes
 from semidp.promise.sensitivity.distribution_space import DistributionSpace
 from semidp.promise.spaces.dataspace import Margin
-from semidp.promise.tradeoff.curves import approximate
+from semidp.promise.tradeoff.budget import approximate
 from semidp.publish.statistics.distribution.distribution_estimates import (
     Floats,
     GroupDistributions,

@@ -38,7 +38,7 @@ from semidp.promise.schema.features import SIZE
 from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.dataspace import RECORD, Dataspace
 from semidp.promise.spaces.linked import UNIT, LinkedDataspace
-from semidp.promise.tradeoff.curves import approximate
+from semidp.promise.tradeoff.budget import approximate
 from semidp.publish.pipeline import versions
 from semidp.publish.plan import AdjacencyChoice, LinkedUnits, Plan, chosen_adjacency
 from semidp.publish.rechecking.result_check import check_fits

@@ -46,8 +46,8 @@ from semidp.promise.noise.distributions import joined_laws
 from semidp.promise.progress import Progress, silent
 from semidp.promise.schema.margins import View, list_axes
 from semidp.promise.sensitivity.linked_products import KindSpace, LinkedSpace
+from semidp.promise.sensitivity.orthogonal_parts import list_coarser_views
 from semidp.promise.sensitivity.products import ProductSpace
-from semidp.promise.sensitivity.residuals import list_coarser_views
 from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.dataspace import Dataspace
 from semidp.promise.spaces.linked import MEMBER, UNIT, Link, LinkedDataspace, linked_adjacency

@@ -36,7 +36,7 @@ class TreeLayout:
 
     Examples
     --------
-    >>> from semidp.promise.schema.counts import Table
+    >>> from semidp.promise.schema.schema import Table
     >>> table = Table(
     ...     Schema([Feature("sex", "fm"), Feature("region", "nsw")]), [[1, 2, 0], [3, 4, 5]]
     ... )

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from semidp.errors import InputError
-from semidp.promise.codec import Encodable
+from semidp.promise.documents import Encodable
 from semidp.promise.guarantee import Scope
 from semidp.promise.mechanisms.residual_noise import ResidualMechanism
 from semidp.promise.schema.margins import View, list_axes

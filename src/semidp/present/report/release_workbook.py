@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.present.report import sentences
-from semidp.promise.schema.counts import Table
+from semidp.promise.schema.schema import Table
 from semidp.publish.presentation import Presentation, check_installed, refuse_rows, round_to_base
 from semidp.publish.release_files import ReleaseFiles
 from semidp.publish.results.cells import Columns

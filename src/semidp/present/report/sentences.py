@@ -105,7 +105,7 @@ def strength(guarantee: Guarantee, report_delta: Fraction) -> list[str]:
     specialists.
 
     >>> from semidp.promise.spaces.adjacency import Ball, Exchange
-    >>> from semidp.promise.tradeoff.curves import gaussian
+    >>> from semidp.promise.tradeoff.budget import gaussian
     >>> for adjacency in (Ball(2), Exchange(2)):
     ...     print(
     ...         *strength(
@@ -162,7 +162,7 @@ def weakness(guarantee: Guarantee | None) -> tuple[str, ...]:
     """Warn of a guarantee too weak to matter: the best attacker is nearly certain.
 
     >>> from semidp.promise.spaces.adjacency import Ball
-    >>> from semidp.promise.tradeoff.curves import gaussian
+    >>> from semidp.promise.tradeoff.budget import gaussian
     >>> known = Dataspace.from_description("states")
     >>> [len(weakness(Guarantee(known, Ball(1), gaussian(mu)))) for mu in (1, 4, 1_000_000)]
     [0, 0, 1]

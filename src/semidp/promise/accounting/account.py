@@ -12,16 +12,16 @@ from fractions import Fraction
 from typing import Any, ClassVar, TypeGuard
 
 from semidp.errors import AdjacencyUnknown, BudgetExceeded, Refused
-from semidp.promise.accounting.conversions import approximate_group, pure_to_gdp
 from semidp.promise.accounting.periods import Periods
 from semidp.promise.accounting.recorded_queries import mechanism_from_record
-from semidp.promise.codec import Encodable, decode_fields
+from semidp.promise.documents import Encodable, decode_fields
 from semidp.promise.guarantee import Guarantee
-from semidp.promise.spaces.adjacency import Adjacency, Ball, Exchange, semi_adjacency
+from semidp.promise.spaces.adjacency import Adjacency, Ball, Exchange
 from semidp.promise.spaces.dataspace import Datasets, Dataspace
 from semidp.promise.spaces.linked import LinkedDataspace, linked_adjacency
 from semidp.promise.spaces.protection import Protection
-from semidp.promise.tradeoff.budget import Budget
+from semidp.promise.spaces.semi_adjacency import semi_adjacency
+from semidp.promise.tradeoff.budget import Budget, approximate_group, pure_to_gdp
 from semidp.promise.tradeoff.composition import Composed, Grouped, compose
 from semidp.promise.tradeoff.function import Tradeoff
 from semidp.promise.tradeoff.polygons import Approximate
@@ -58,7 +58,7 @@ class Charge(Encodable):
 
     Examples
     --------
-    >>> from semidp.promise.tradeoff.curves import zcdp
+    >>> from semidp.promise.tradeoff.budget import zcdp
     >>> states, time = Dataspace.from_description("state totals"), "2021-08-12T00:00:00+00:00"
     >>> charge = Charge("redistricting", time, zcdp("2.56"), 2, states, Ball(2))
     >>> charge.spent
@@ -155,7 +155,7 @@ class Charge(Encodable):
     def from_entry(cls, value: Mapping[str, Any], dataspaces: Mapping[str, Datasets]) -> "Charge":
         """Read what `to_json` wrote, with the dataspaces of the ledger by their digests.
 
-        >>> from semidp.promise.tradeoff.curves import zcdp
+        >>> from semidp.promise.tradeoff.budget import zcdp
         >>> states = Dataspace.from_description("state totals")
         >>> charge = Charge("a table", "2026-01-01T00:00:00+00:00", zcdp(1), 1, states, Ball(2))
         >>> Charge.from_entry(charge.to_json(), {states.digest: states}) == charge
@@ -175,7 +175,7 @@ class Account:
     joins them: D_t of the union, and any a(t) records of it (at least the `opened` number, and as
     many as every charge protects), or its exchanges.
 
-    >>> from semidp.promise.tradeoff.curves import zcdp
+    >>> from semidp.promise.tradeoff.budget import zcdp
     >>> states, time = Dataspace.from_description("state totals"), "2026-01-01T00:00:00+00:00"
     >>> charge = Charge("a table", time, zcdp("0.1"), 2, states, Ball(2))
     >>> Account(Budget.zcdp(1), charges=(charge, charge)).semi_first()  # 2 · 2² · 0.1
@@ -346,7 +346,7 @@ def fits(curves: Sequence[Tradeoff], budget: Budget) -> bool:
     (Rogers, Roth, Ullman and Vadhan 2016; Feldman and Zrnic 2021; Smith and Thakurta 2022). For a
     budget in (epsilon, delta) the first curve says which of them, since nothing was seen before it.
 
-    >>> from semidp.promise.tradeoff.curves import approximate, gaussian, zcdp
+    >>> from semidp.promise.tradeoff.budget import approximate, gaussian, zcdp
     >>> fits([gaussian(1)], Budget.zcdp("1/2")), fits([gaussian(1)], Budget.zcdp("0.49"))
     (True, False)
     >>> fits([approximate(1), approximate(1)], Budget.approximate(1, "0.35"))  # δ(1) = 0.34

@@ -83,7 +83,7 @@ class Ledger:
     >>> from semidp.promise.spaces.dataspace import Dataspace
     >>> from semidp.promise.spaces.adjacency import Ball
     >>> import tempfile
-    >>> from semidp.promise.tradeoff.curves import zcdp
+    >>> from semidp.promise.tradeoff.budget import zcdp
     >>> folder = tempfile.TemporaryDirectory()
     >>> book = Ledger.create(Path(folder.name) / "ledger.json", Budget.zcdp(1))
     >>> guarantee = Guarantee(Dataspace.from_description("state totals"), Ball(2), zcdp("0.4"))

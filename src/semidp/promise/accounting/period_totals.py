@@ -16,10 +16,9 @@ import numpy as np
 from semidp.errors import AdjacencyUnknown, Refused
 from semidp.promise.accounting.account import Account
 from semidp.promise.accounting.periods import Periods
-from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature
-from semidp.promise.schema.schema import Schema
-from semidp.promise.spaces.adjacency import Adjacency, Ball, Exchange, semi_adjacency_bound
+from semidp.promise.schema.schema import Schema, Table
+from semidp.promise.spaces.adjacency import Adjacency, Ball, Exchange
 from semidp.promise.spaces.dataspace import (
     Datasets,
     Dataspace,
@@ -28,6 +27,7 @@ from semidp.promise.spaces.dataspace import (
     merge_features,
 )
 from semidp.promise.spaces.linked import LinkedDataspace
+from semidp.promise.spaces.semi_adjacency import semi_adjacency_bound
 
 Values = tuple[str, tuple[str, ...]]
 

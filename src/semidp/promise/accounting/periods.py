@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import date
 
 from semidp.errors import InputError
-from semidp.promise.codec import Encodable
+from semidp.promise.documents import Encodable
 
 _FORMS = {
     "year": (r"(\d{4})", "2026"),

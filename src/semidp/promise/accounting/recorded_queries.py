@@ -10,16 +10,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from semidp.errors import InputError, Refused, SemidpError
-from semidp.promise.mechanisms.canonical_cell import CanonicalMechanism, recorded_cell
-from semidp.promise.mechanisms.exponential import EXPONENTIAL
-from semidp.promise.mechanisms.gaussian import (
+from semidp.promise.mechanisms.additive import (
     DiscreteGaussianMechanism,
+    L2Mechanism,
+    LaplaceMechanism,
     LatticeGaussianMechanism,
     RoundedGaussianMechanism,
 )
+from semidp.promise.mechanisms.canonical_cell import CanonicalMechanism, recorded_cell
+from semidp.promise.mechanisms.exponential import EXPONENTIAL, recorded_ranks
+from semidp.promise.mechanisms.knorm import KNormMechanism
 from semidp.promise.mechanisms.linked_noise import LinkedNoise
 from semidp.promise.mechanisms.mechanism import Mechanism, NoNoise
-from semidp.promise.mechanisms.pure import KNormMechanism, L2Mechanism, LaplaceMechanism
 from semidp.promise.mechanisms.residual_noise import ResidualMechanism
 from semidp.promise.sensitivity.answered_space import recorded_answered
 from semidp.promise.sensitivity.distribution_space import recorded_distribution
@@ -28,7 +30,6 @@ from semidp.promise.sensitivity.moments import recorded_moments
 from semidp.promise.sensitivity.outcome_spaces import recorded_sums
 from semidp.promise.sensitivity.products import recorded_product
 from semidp.promise.sensitivity.query_space import QuerySpace
-from semidp.promise.sensitivity.rank_space import recorded_ranks
 from semidp.promise.sensitivity.table_spaces import recorded_table
 from semidp.promise.spaces.adjacency import Adjacency
 from semidp.promise.spaces.dataspace import Datasets
@@ -86,7 +87,7 @@ def query_space(query: Mapping[str, Any], dataspace: Datasets, adjacency: Adjace
     >>> from semidp.promise.spaces.adjacency import Ball
     >>> from semidp.promise.schema.features import Feature
     >>> from semidp.promise.schema.schema import Schema
-    >>> from semidp.promise.schema.counts import Table
+    >>> from semidp.promise.schema.schema import Table
     >>> from semidp.promise.spaces.dataspace import Margin, Dataspace
     >>> from semidp.promise.schema.outcome import Outcome
     >>> from semidp.promise.sensitivity.outcome_spaces import sum_space
@@ -142,7 +143,7 @@ def mechanism_from_record(
     Examples
     --------
     >>> from semidp.promise.spaces.adjacency import Ball
-    >>> from semidp.promise.mechanisms.pure import LaplaceMechanism
+    >>> from semidp.promise.mechanisms.additive import LaplaceMechanism
     >>> from semidp.promise.mechanisms.examples import two_way
     >>> from semidp.promise.tradeoff.budget import Budget
     >>> space, _ = two_way()

@@ -37,7 +37,7 @@ from semidp.promise.accounting.period_totals import (
     refuse_linking_totals,
 )
 from semidp.promise.accounting.periods import UNITS, Attendance, Periods, format_period
-from semidp.promise.codec import Encodable
+from semidp.promise.documents import Encodable
 from semidp.promise.exact import sqrt_down
 from semidp.promise.guarantee import Guarantee
 from semidp.promise.schema.features import Feature
@@ -250,7 +250,7 @@ class SeriesAccount:
         """Say whom the series protects.
 
         >>> from semidp.promise.spaces.adjacency import Ball
-        >>> from semidp.promise.tradeoff.curves import zcdp
+        >>> from semidp.promise.tradeoff.budget import zcdp
         >>> account = SeriesAccount(
         ...     Budget.zcdp(1), Series("quarter", Attendance(8, consecutive=True))
         ... )

@@ -1,33 +1,234 @@
-"""Noise of a product below one node of a cut. It is drawn and put together with what was measured
-above, residual by residual, so that nothing larger than the tables of one branch is held.
+"""A product of tables cut at a depth of a nested feature: what is above the cut, what is below each
+node of it, and the noise of one branch.
 
-It is the noise of the whole product's mechanism in the entries of the branch; the guarantee is that
-mechanism's.
+Noise is drawn and put together with what was measured above, residual by residual, so that nothing
+larger than the tables of one branch is held. Calibration uses the norm of the whole.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
+from typing import Any
 
 import numpy as np
+from attrs import evolve, frozen
 from numpy.typing import NDArray
 
-from semidp.promise.mechanisms.residual_laws import (
-    residual_noise,
-)
+from semidp.errors import InputError
+from semidp.promise.mechanisms.residual_laws import residual_noise
 from semidp.promise.mechanisms.residual_noise import ResidualMechanism
 from semidp.promise.noise.randomness import Randomness
-from semidp.promise.schema.counts import Table
-from semidp.promise.schema.margins import View
-from semidp.promise.sensitivity.branches import (
-    BranchSpace,
-    Cut,
-    branch_space,
-    families_above,
-    space_above,
-)
+from semidp.promise.schema.features import Feature
+from semidp.promise.schema.margins import Chain, Floats, Grid, View, list_axes
+from semidp.promise.schema.schema import Schema, StructuralZero, Table
+from semidp.promise.sensitivity.orthogonal_parts import kept_nodes
+from semidp.promise.sensitivity.products import ProductSpace
+from semidp.promise.spaces.dataspace import Dataspace, Margin
 
-Floats = NDArray[np.float64]
+
+@frozen
+class Cut:
+    """Place where tables are taken apart: a depth of a nested feature that has finer depths below
+    it.
+
+    Parameters
+    ----------
+    axis
+        Which feature of the schema.
+    depth
+        Which depth of it.
+
+    Examples
+    --------
+    >>> from semidp.promise.schema.features import Feature
+    >>> places = Feature.from_paths(["state", "county"], [("a", "x"), ("a", "y"), ("b", "z")])
+    >>> cut = Cut.from_name(Schema([Feature("sex", "fm"), places]), "state")
+    >>> cut, cut.coarsen_view((1, 2)), cut.reaches((1, 2))
+    (Cut(axis=1, depth=1), (1, 1), True)
+    """
+
+    axis: int
+    depth: int
+
+    @classmethod
+    def from_name(cls, schema: Schema, name: str) -> "Cut":
+        """Return the cut at a named depth; refuse one that has nothing below."""
+        depths = [feature.names[:-1] for feature in schema.features]
+        for axis, names in enumerate(depths):
+            if name in names:
+                return cls(axis, names.index(name) + 1)
+        every_name = [name for at_depths in depths for name in at_depths]
+        choices = "no feature of these tables is nested"
+        if every_name:
+            choices = f"there are {', '.join(every_name)}"
+        raise InputError(
+            f"{name!r} is no depth of a nested feature with a finer one below it that is released;"
+            f" {choices}",
+            needs="partition",
+        )
+
+    def name(self, schema: Schema) -> str:
+        """Return the name of the depth: the inverse of `at`."""
+        return schema.features[self.axis].names[self.depth - 1]
+
+    def coarsen_view(self, view: View) -> View:
+        """Return the view with the nested feature no finer than the cut."""
+        above = list(view)
+        above[self.axis] = min(view[self.axis], self.depth)
+        return tuple(above)
+
+    def reaches(self, view: View) -> bool:
+        """Whether a table has cells below the cut."""
+        return view[self.axis] > self.depth
+
+    def chain(self, schema: Schema) -> Chain:
+        """Return the nested feature as the geometry of margins sees it."""
+        return schema.grid.chains[self.axis]
+
+    def branch(self, schema: Schema, node: int) -> Schema:
+        """Return the schema of the records below one node of the cut; every depth stays.
+
+        Structural zeros stay as far as the node has the levels that they name.
+        """
+        features = list(schema.features)
+        features[self.axis] = features[self.axis].branch(self.depth, node)
+        zeros = []
+        for zero in schema.structural_zeros:
+            here = {name: _filter_levels(levels, name, features) for name, levels in zero.levels}
+            if all(here.values()):
+                zeros.append(StructuralZero.from_pattern(here))
+        return Schema(tuple(features), tuple(zeros))
+
+    def row(self, grid: Grid, view: View, values: NDArray[Any], node: int) -> NDArray[Any]:
+        """Return the part of a table that belongs to one node of the cut; the table names the cut
+        or something finer.
+        """
+        place = list_axes(view).index(self.axis)
+        chain = grid.chains[self.axis]
+        below = chain.slice_descendants(self.depth, node, view[self.axis])
+        return values[(slice(None),) * place + (below,)]
+
+    def exact(self, dataspace: Dataspace, node: int) -> Dataspace:
+        """Return the exact totals of the records below one node: the margins that reach below the
+        cut.
+        """
+        part = self.branch(dataspace.schema, node)
+        grid = dataspace.schema.grid
+        tables = {}
+        for margin, total in zip(dataspace.margins, dataspace.published_totals, strict=True):
+            if self.reaches(total.view):
+                counts = self.row(grid, total.view, total.counts, node)
+                tables[Margin(*margin.names)] = Table(part.restrict(margin.names), counts)
+        return Dataspace.from_totals(part, tables, None if tables else 0)
+
+
+def _filter_levels(levels: Sequence[str], name: str, features: Sequence[Feature]) -> list[str]:
+    """Levels of `name`, a feature or a depth of one, that the features still have."""
+    owner = next(feature for feature in features if name in feature.names)
+    below = owner.leaves_below(name)
+    return [level for level in levels if level in below]
+
+
+def space_above(space: ProductSpace, cut: Cut) -> ProductSpace:
+    """Return the space of the residuals that the tables of a product have at the cut and above it.
+
+    >>> from semidp.promise.sensitivity.products import product_space
+    >>> from semidp.promise.spaces.adjacency import Ball
+    >>> from semidp.promise.schema.features import Feature
+    >>> places = Feature.from_paths(["state", "county"], [("a", "x"), ("a", "y"), ("b", "z")])
+    >>> public = Dataspace.from_table(
+    ...     Table(Schema([places, Feature("sex", "fm")]), np.ones((3, 2), int)), []
+    ... )
+    >>> space = product_space(public, Ball(1), [["county", "sex"]])
+    >>> space_above(space, Cut(0, 1)).measured_residuals == tuple(
+    ...     view for view in space.measured_residuals if view[0] < 2
+    ... )
+    True
+    """
+    above = dict.fromkeys(cut.coarsen_view(view) for view in space.views)
+    return evolve(space, views=tuple(above))
+
+
+@frozen(slots=False, eq=False)
+class BranchSpace(ProductSpace):
+    """The residuals of a product below one node of a cut, computed from the records of that node.
+
+    Its dataspace holds the margins that are published below the cut, for these records alone. Norms
+    and costs are those of the whole product: nothing is calibrated here.
+
+    Parameters
+    ----------
+    dataspace, adjacency, views
+        As for a product; only tables that reach below the cut.
+    cut
+        Where the product is cut.
+    kept
+        For each feature the leaves that can hold a record.
+    lower
+        The residuals below the cut that the whole product measures.
+    """
+
+    cut: Cut
+    kept: tuple[NDArray[np.bool_], ...]
+    lower: frozenset[View]
+
+    @property
+    def _inhabited_leaves(self) -> tuple[NDArray[np.bool_], ...]:
+        return self.kept
+
+    @cached_property
+    def measured_residuals(self) -> tuple[View, ...]:
+        """The residuals that need noise: those of the whole product that can differ from zero
+        here.
+        """
+        return tuple(view for view in self.needed_residuals if view in self.lower)
+
+    @property
+    def _fixed_residuals(self) -> list[View]:
+        return [view for view in super()._fixed_residuals if self.cut.reaches(view)]
+
+    def divide_below_cut(self, row: Floats, number: int, power: int = 1) -> Floats:
+        """Divide what a table has at the cut evenly among the cells below (variances: to the power
+        2).
+        """
+        view = self.views[number]
+        above = self.cut.coarsen_view(view)
+        return self.residuals.spread(self.trim(row, above), above, view, power)
+
+
+def branch_space(space: ProductSpace, cut: Cut, node: int) -> BranchSpace | None:
+    """Return the space of the residuals below one node of a cut; None where the node can hold no
+    record.
+
+    Parameters
+    ----------
+    space
+        The whole product.
+    cut, node
+        The depth at which it is cut, and the node there.
+    """
+    chain = cut.chain(space.schema)
+    kept = list(space._inhabited_leaves)
+    kept[cut.axis] = kept[cut.axis][chain.slice_descendants(cut.depth, node, chain.depth)]
+    if not kept[cut.axis].any():
+        return None
+    # Only what reaches below the cut is measured here; the rest was measured above it.
+    views = tuple(view for view in space.views if cut.reaches(view))
+    lower = frozenset(view for view in space.measured_residuals if cut.reaches(view))
+    public = cut.exact(space.dataspace, node)
+    return BranchSpace(public, space.adjacency, views, cut, tuple(kept), lower)
+
+
+def families_above(space: ProductSpace, cut: Cut, node: int) -> tuple[int, ...]:
+    """Numbers of siblings of a node of the cut and of each of its ancestors, the coarsest first.
+    Nodes that can hold no record do not count.
+    """
+    held = kept_nodes(cut.chain(space.schema), space._inhabited_leaves[cut.axis], cut.depth)
+    siblings = space.residuals.families(cut.axis, cut.depth)
+    # Nodes that can hold no record were trimmed away: count those before the node that can.
+    place = int(held[:node].sum())
+    return tuple(siblings[:, place].tolist())
 
 
 def mechanism_above(mechanism: ResidualMechanism, cut: Cut) -> ResidualMechanism:

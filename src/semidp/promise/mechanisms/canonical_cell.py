@@ -18,8 +18,8 @@ from semidp.promise.confidential import Confidential, reveal
 from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
 from semidp.promise.noise.canonical import CanonicalNoise, canonical_noise, find_claimable_curve
 from semidp.promise.noise.randomness import Randomness, SystemRandomness
-from semidp.promise.schema.counts import Table
 from semidp.promise.schema.margins import Floats
+from semidp.promise.schema.schema import Table
 from semidp.promise.sensitivity.patterns import Norms
 from semidp.promise.sensitivity.query_space import QuerySpace
 from semidp.promise.sensitivity.table_spaces import sensitivity_space

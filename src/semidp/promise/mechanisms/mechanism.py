@@ -23,7 +23,7 @@ from semidp.promise.guarantee import Guarantee
 from semidp.promise.noise.distributions import CountNoise
 from semidp.promise.noise.randomness import Randomness, SystemRandomness
 from semidp.promise.progress import Progress
-from semidp.promise.schema.counts import Table
+from semidp.promise.schema.schema import Table
 from semidp.promise.sensitivity.query_space import QuerySpace
 from semidp.promise.spaces.adjacency import Adjacency
 from semidp.promise.tradeoff.budget import Budget
@@ -79,7 +79,7 @@ class Measurement:
 
     Examples
     --------
-    >>> from semidp.promise.mechanisms.gaussian import RoundedGaussianMechanism
+    >>> from semidp.promise.mechanisms.additive import RoundedGaussianMechanism
     >>> from semidp.promise.mechanisms.examples import two_way
     >>> space, table = two_way()
     >>> measured = RoundedGaussianMechanism.calibrate(space, Budget.gdp(1)).apply(table)
@@ -103,7 +103,7 @@ class Mechanism(ABC):
     symmetric as the space is. So one number gives the standard error of a cell, of any sum of
     cells, and the expected loss.
 
-    >>> from semidp.promise.mechanisms.gaussian import RoundedGaussianMechanism
+    >>> from semidp.promise.mechanisms.additive import RoundedGaussianMechanism
     >>> from semidp.promise.mechanisms.examples import two_way
     >>> mechanism: Mechanism = RoundedGaussianMechanism.calibrate(two_way()[0], Budget.gdp(1))
     >>> mechanism.scale, mechanism.guarantee.adjacency.a, mechanism.guarantee.tradeoff
@@ -193,7 +193,7 @@ class Mechanism(ABC):
         ``μ' = Δ2(S')/σ``.
 
         >>> from semidp.promise.spaces.adjacency import Ball, Exchange
-        >>> from semidp.promise.mechanisms.gaussian import RoundedGaussianMechanism
+        >>> from semidp.promise.mechanisms.additive import RoundedGaussianMechanism
         >>> from semidp.promise.mechanisms.examples import two_way
         >>> space, table = two_way()
         >>> exchanges = space.under(Exchange.from_dataspace(space.dataspace))
@@ -250,7 +250,7 @@ class Mechanism(ABC):
         """Return the mechanism of a recorded noise on a space: under any exact statistics and
         adjacency.
 
-        >>> from semidp.promise.mechanisms.pure import LaplaceMechanism
+        >>> from semidp.promise.mechanisms.additive import LaplaceMechanism
         >>> from semidp.promise.mechanisms.examples import two_way
         >>> LaplaceMechanism.from_record(
         ...     two_way()[0], {"law": "laplace", "b": "4"}
@@ -273,7 +273,7 @@ class Mechanism(ABC):
     def with_scale(self, scale: float) -> Self:
         """Return the mechanism with another scale of its noise; its guarantee follows.
 
-        >>> from semidp.promise.mechanisms.gaussian import RoundedGaussianMechanism
+        >>> from semidp.promise.mechanisms.additive import RoundedGaussianMechanism
         >>> from semidp.promise.mechanisms.examples import two_way
         >>> RoundedGaussianMechanism.calibrate(two_way()[0], Budget.gdp(1)).with_scale(
         ...     4.0

@@ -18,7 +18,6 @@ from numpy.typing import ArrayLike, NDArray
 from semidp.errors import InputError, Refused
 from semidp.promise.exact import plain, positive, round_up
 from semidp.promise.guarantee import Guarantee
-from semidp.promise.mechanisms.conditioning import Conditioning, combine_weights
 from semidp.promise.mechanisms.mechanism import cell_weights, check_scale, root_up
 from semidp.promise.mechanisms.placement import (
     Objective,
@@ -29,8 +28,10 @@ from semidp.promise.mechanisms.placement import (
 from semidp.promise.mechanisms.residual_laws import (
     LAWS,
     NEAR,
+    Conditioning,
     ResidualLaw,
     SharedNoise,
+    combine_weights,
     different_scales,
     draws_of_laws,
     law_within,

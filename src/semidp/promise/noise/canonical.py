@@ -472,7 +472,7 @@ def canonical_noise(privacy: Tradeoff | Budget, sensitivity: int = 1) -> Canonic
 
     Examples
     --------
-    >>> from semidp.promise.tradeoff.curves import approximate, gaussian
+    >>> from semidp.promise.tradeoff.budget import approximate, gaussian
     >>> canonical_noise(approximate("0.5"))
     Tulap(sensitivity=1, epsilon=Fraction(1, 2), delta=Fraction(0, 1))
     >>> canonical_noise(gaussian(2), sensitivity=3)
@@ -521,7 +521,7 @@ def polygon_above(f: Tradeoff) -> PiecewiseLinear:
     than its rounding error, reflected, and the lower hull taken in exact arithmetic, so that
     symmetry holds exactly.
 
-    >>> from semidp.promise.tradeoff.curves import zcdp
+    >>> from semidp.promise.tradeoff.budget import zcdp
     >>> polygon = polygon_above(zcdp(1))
     >>> polygon.is_symmetric, bool(np.all(polygon([0.1, 0.5, 0.9]) >= zcdp(1)([0.1, 0.5, 0.9])))
     (True, True)

@@ -1,5 +1,5 @@
 """Features, schemas and tables of counts.
 
-`features` holds one feature and its nested depths, `schema` several features with structural zeros,
-`counts` a table.
+`features` holds one feature and its nested depths, `schema` several features with structural zeros
+and tables of counts.
 """

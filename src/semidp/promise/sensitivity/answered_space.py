@@ -51,7 +51,7 @@ class AnsweredSpace(SpaceByGroups):
     --------
     >>> from semidp.promise.spaces.adjacency import Ball
     >>> from semidp.promise.spaces.dataspace import Dataspace
-    >>> from semidp.promise.schema.counts import Table
+    >>> from semidp.promise.schema.schema import Table
     >>> from semidp.promise.schema.features import Feature
     >>> from semidp.promise.schema.schema import Schema
     >>> wards = Table(Schema([Feature("ward", ["a", "b"])]), [30, 20])
@@ -205,7 +205,7 @@ def answered_space(
     --------
     >>> from semidp.promise.spaces.adjacency import Ball
     >>> from semidp.promise.spaces.dataspace import Dataspace
-    >>> from semidp.promise.schema.counts import Table
+    >>> from semidp.promise.schema.schema import Table
     >>> from semidp.promise.schema.features import Feature
     >>> from semidp.promise.schema.schema import Schema
     >>> wards = Table(Schema([Feature("ward", ["a", "b"])]), [30, 20])

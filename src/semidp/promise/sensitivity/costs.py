@@ -1,10 +1,10 @@
 """What residuals cost: how far adjacent datasets can move one residual, and all of them together.
 
 ``k_d = sup |H_d M_d m|²`` over the moves m of an adjacency, where M_d sums a move to the table at
-the depths d and H_d subtracts the means of siblings (`residuals`). Small dataspaces are listed;
-otherwise a move is a pattern of agreement (`agreement`, `families`); beyond patterns there are
-certified closed forms. `BallCosts` is the adjacency A_a, `ExchangeCosts` the exchanges of one
-person.
+the depths d and H_d subtracts the means of siblings (`orthogonal_parts`). Small dataspaces are
+listed; otherwise a move is a pattern of agreement (`described_moves`, `families`); beyond patterns
+there are certified closed forms. `BallCosts` is the adjacency A_a, `ExchangeCosts` the exchanges of
+one person.
 """
 
 import itertools
@@ -30,8 +30,15 @@ from semidp.promise.schema.margins import (
     meet,
     variables,
 )
-from semidp.promise.sensitivity.agreement import BallMove, FeatureMove, Shape, Tree
-from semidp.promise.sensitivity.exchange_moves import Block, ExchangeMove, list_exchanges
+from semidp.promise.sensitivity.described_moves import (
+    BallMove,
+    Block,
+    ExchangeMove,
+    FeatureMove,
+    Shape,
+    Tree,
+    list_exchanges,
+)
 from semidp.promise.sensitivity.families import MOST_WORK, Family, fits
 from semidp.promise.sensitivity.joint_costs import (
     GroupCost,
@@ -42,8 +49,8 @@ from semidp.promise.sensitivity.joint_costs import (
     SumOfCosts,
     precisions,
 )
+from semidp.promise.sensitivity.orthogonal_parts import Residuals
 from semidp.promise.sensitivity.patterns import certified_norms
-from semidp.promise.sensitivity.residuals import Residuals
 
 _MOST_CARRIERS = 3  # blocks of a residual whose exchanges are enumerated
 _MOST_SINGLE = 2**22  # values of single moves
@@ -484,7 +491,7 @@ class BallCosts:
 
 @dataclass(frozen=True, eq=False)
 class ExchangeCosts(BallCosts):
-    """Costs under exchanges of one person, or of one linked member (`exchange_moves`).
+    """Costs under exchanges of one person, or of one linked member (`described_moves`).
 
     Where margins overlap, each feature is taken as a margin of its own, which only adds exchanges.
     Every exchange lies in A_a, so that what bounds the ball bounds exchanges too.

@@ -356,7 +356,7 @@ class DistributionSpace(SpaceByGroups):
     >>> from semidp.promise.spaces.dataspace import Dataspace
     >>> from semidp.promise.schema.features import Feature
     >>> from semidp.promise.schema.schema import Schema
-    >>> from semidp.promise.schema.counts import Table
+    >>> from semidp.promise.schema.schema import Table
     >>> public = Dataspace.from_table(
     ...     Table(Schema([Feature("ward", ["a", "b"])]), [30, 20]), [Margin("ward")]
     ... )

@@ -1,7 +1,7 @@
 """Norms of a released table under exchange adjacency: closed forms, and exact values by agreement
 patterns.
 
-An exchange is ``e_y - e_x + Σ_j (e_{r_j'} - e_{r_j})``, with the records that `exchange_moves`
+An exchange is ``e_y - e_x + Σ_j (e_{r_j'} - e_{r_j})``, with the records that `described_moves`
 describes. Each block, and all unpublished features together, say which of these records agree
 there; two records are one cell of the table where all of them say so. So the search runs over
 agreements, never over cells.
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from semidp.errors import Refused
 from semidp.promise.schema.margins import Counts, Totals, View, list_axes, meet
-from semidp.promise.sensitivity.exchange_moves import (
+from semidp.promise.sensitivity.described_moves import (
     ALTERNATIVE,
     Block,
     ExchangeMove,
@@ -187,7 +187,7 @@ class ExchangeTable:
     >>> from semidp.promise.spaces.dataspace import Dataspace, Margin
     >>> from semidp.promise.schema.features import Feature
     >>> from semidp.promise.schema.schema import Schema
-    >>> from semidp.promise.schema.counts import Table
+    >>> from semidp.promise.schema.schema import Table
     >>> schema = Schema([Feature("sex", "fm"), Feature("region", "nsw"), Feature("ill", "yn")])
     >>> public = Dataspace.from_table(
     ...     Table(schema, np.full((2, 3, 2), 5)), [Margin("sex"), Margin("region")]

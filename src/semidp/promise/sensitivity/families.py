@@ -4,7 +4,7 @@ For records with signs s a residual has ``|H_d M_d m|² = s' (∘_i K_i) s``, th
 the kernels of the features that d names. So the cost ``Σ_d τ_d |H_d M_d m|²`` of all combinations
 at once is a product of small matrices with the table of the τ_d, one entry of the kernels after the
 other. `bound_form` finds the largest value of such a form, or a number that it never exceeds. Which
-patterns there are is in `agreement`.
+patterns there are is in `described_moves`.
 """
 
 import itertools
@@ -17,7 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.promise.schema.margins import Floats, View
-from semidp.promise.sensitivity.agreement import BallMove, FeatureMove, Pattern, Tree, patterns
+from semidp.promise.sensitivity.described_moves import (
+    BallMove,
+    FeatureMove,
+    Pattern,
+    Tree,
+    patterns,
+)
 
 MOST_WORK = 320_000_000  # values of combinations times entries of kernels: some seconds
 _MOST_HELD = 2**20  # combinations whose values are held at once

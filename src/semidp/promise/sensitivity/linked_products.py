@@ -23,16 +23,16 @@ from numpy.typing import ArrayLike, NDArray
 
 from semidp.errors import InputError, Refused
 from semidp.promise.exact import round_up, sqrt_up
-from semidp.promise.schema.counts import Table
 from semidp.promise.schema.margins import Floats, View, list_axes
+from semidp.promise.schema.schema import Table
 from semidp.promise.sensitivity.costs import BallCosts, ExchangeCosts
-from semidp.promise.sensitivity.exchange_moves import list_exchanges
+from semidp.promise.sensitivity.described_moves import list_exchanges
 from semidp.promise.sensitivity.joint_costs import JointBound, ResidualGroup, SumOfCosts
+from semidp.promise.sensitivity.orthogonal_parts import Residuals
 from semidp.promise.sensitivity.patterns import Norms
 from semidp.promise.sensitivity.probes import draw_placements
 from semidp.promise.sensitivity.products import ProductSpace
 from semidp.promise.sensitivity.query_space import QuerySpace
-from semidp.promise.sensitivity.residuals import Residuals
 from semidp.promise.spaces.adjacency import Adjacency
 from semidp.promise.spaces.dataspace import Datasets
 from semidp.promise.spaces.linked import MEMBER, UNIT, LinkedDataspace, linked_adjacency
@@ -116,7 +116,7 @@ class MemberCosts(LinkedCosts):
 
     >>> from semidp.promise.spaces.linked import Link
     >>> from semidp.promise.spaces.dataspace import Dataspace, Margin
-    >>> from semidp.promise.schema.counts import Table
+    >>> from semidp.promise.schema.schema import Table
     >>> from semidp.promise.schema.features import Feature
     >>> from semidp.promise.schema.schema import Schema
     >>> zone, sex = Feature("zone", "ab"), Feature("sex", "fm")
@@ -196,7 +196,7 @@ class UnitCosts(LinkedCosts):
     --------
     >>> from semidp.promise.spaces.linked import Link
     >>> from semidp.promise.spaces.dataspace import Dataspace, Margin
-    >>> from semidp.promise.schema.counts import Table
+    >>> from semidp.promise.schema.schema import Table
     >>> from semidp.promise.schema.features import Feature
     >>> from semidp.promise.schema.schema import Schema
     >>> zone, sex = Feature("zone", "ab"), Feature("sex", "fm")
@@ -291,7 +291,7 @@ class UnitCosts(LinkedCosts):
         change.
 
         Sharper bounds are known where the exact totals of members have inherited features alone;
-        elsewhere 2h² is returned. The tests compare them with the moves that `exchange_moves`
+        elsewhere 2h² is returned. The tests compare them with the moves that `described_moves`
         describes, and with every pair of small datasets (docs/linked.md).
         """
         blocks = [margin.view for margin in self.public.published_totals]

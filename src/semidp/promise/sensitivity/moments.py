@@ -226,7 +226,7 @@ class Design:
         """Refuse a design whose moments the published counts do not fix, naming what is missing.
 
         >>> from semidp.promise.schema.features import Feature
-        >>> from semidp.promise.schema.counts import Table
+        >>> from semidp.promise.schema.schema import Table
         >>> table = Table(Schema([Feature("arm", "cd"), Feature("sex", "fm")]), [[5, 5], [5, 5]])
         >>> design = Design.from_schema(table.schema, ["arm", "sex"])
         >>> design.check_public(Dataspace.from_table(table, [Margin("arm", "sex")]))
@@ -261,7 +261,7 @@ class Design:
         collinear design.
 
         >>> from semidp.promise.schema.features import Feature
-        >>> from semidp.promise.schema.counts import Table
+        >>> from semidp.promise.schema.schema import Table
         >>> table = Table(Schema([Feature("arm", "cd")]), [5, 3])
         >>> Design.from_schema(table.schema, ["arm"]).gram(
         ...     Dataspace.from_table(table, [Margin("arm")])
@@ -398,7 +398,7 @@ class MomentSpace(OutcomeSpace):
     >>> from semidp import Margin
     >>> from semidp.promise.schema.features import Feature
     >>> from semidp.promise.schema.schema import Schema
-    >>> from semidp.promise.schema.counts import Table
+    >>> from semidp.promise.schema.schema import Table
     >>> arms = Table(Schema([Feature("arm", ["control", "treated"])]), [30, 20])
     >>> public = Dataspace.from_table(arms, [Margin("arm")])
     >>> design = Design.from_schema(arms.schema, ["arm"])

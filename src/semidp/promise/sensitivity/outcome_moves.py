@@ -1,7 +1,7 @@
 """How far exchanges move statistics of an outcome whose published levels are exact.
 
 Where the band of an age is exact, whoever hands over a band has another age afterwards. So the
-outcome is one feature of the exchange like any other (`exchange_moves`): its letters are placed in
+outcome is one feature of the exchange like any other (`described_moves`): its letters are placed in
 published levels, and each has one of the values that the level allows. Given these values, sets of
 groups do not depend on each other: each contributes its largest change. `find_moves` says which
 values each level allows.
@@ -25,14 +25,16 @@ from semidp.promise.schema.features import Feature
 from semidp.promise.schema.margins import Chain, Floats, Mask, list_axes
 from semidp.promise.schema.outcome import Outcome
 from semidp.promise.schema.schema import Schema
-from semidp.promise.sensitivity.agreement import FeatureMove, Tree, patterns
-from semidp.promise.sensitivity.exchange_moves import (
+from semidp.promise.sensitivity.described_moves import (
     Block,
     ExchangeMove,
+    FeatureMove,
+    Tree,
     list_exchanges,
+    patterns,
 )
+from semidp.promise.sensitivity.orthogonal_parts import trim_grid
 from semidp.promise.sensitivity.patterns import Norms
-from semidp.promise.sensitivity.residuals import trim_grid
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.spaces.structure import Structure
 
@@ -385,7 +387,7 @@ def find_moves(
 
     Examples
     --------
-    >>> from semidp.promise.schema.counts import Table
+    >>> from semidp.promise.schema.schema import Table
     >>> ages = Feature.from_paths(
     ...     ["band", "age"], [("young", "1"), ("young", "2"), ("old", "8"), ("old", "9")]
     ... )

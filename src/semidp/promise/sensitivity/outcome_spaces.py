@@ -26,9 +26,10 @@ from semidp.promise.sensitivity.outcome_moves import (
 )
 from semidp.promise.sensitivity.patterns import Norms
 from semidp.promise.sensitivity.query_space import QuerySpace
-from semidp.promise.spaces.adjacency import Adjacency, Ball, Exchange, semi_adjacency
+from semidp.promise.spaces.adjacency import Adjacency, Ball, Exchange
 from semidp.promise.spaces.dataspace import Datasets, Dataspace, Margin
 from semidp.promise.spaces.protection import Protection
+from semidp.promise.spaces.semi_adjacency import semi_adjacency
 
 LARGEST_FACTOR = 10**300  # still a floating-point number
 
@@ -143,7 +144,7 @@ class SumSpace(GroupedSpace):
     >>> from semidp.promise.spaces.adjacency import Ball
     >>> from semidp.promise.schema.features import Feature
     >>> from semidp.promise.schema.schema import Schema
-    >>> from semidp.promise.schema.counts import Table
+    >>> from semidp.promise.schema.schema import Table
     >>> wards = Table(Schema([Feature("ward", ["a", "b"])]), [30, 20])
     >>> public = Dataspace.from_table(wards, [Margin("ward")])
     >>> space = sum_space(public, Ball(2), Outcome("score", 0, 1, steps=100), [Margin("ward")])
@@ -319,7 +320,7 @@ def sum_space(
     >>> from semidp.promise.spaces.adjacency import Ball
     >>> from semidp.promise.schema.features import Feature
     >>> from semidp.promise.schema.schema import Schema
-    >>> from semidp.promise.schema.counts import Table
+    >>> from semidp.promise.schema.schema import Table
     >>> table = Table(
     ...     Schema([Feature("ward", ["a", "b"]), Feature("sex", ["f", "m"])]), [[5, 5], [5, 5]]
     ... )
@@ -484,7 +485,7 @@ def outcome_adjacency(dataspace: Dataspace, protection: Protection | None = None
     >>> from semidp import Margin
     >>> from semidp.promise.schema.features import Feature
     >>> from semidp.promise.schema.schema import Schema
-    >>> from semidp.promise.schema.counts import Table
+    >>> from semidp.promise.schema.schema import Table
     >>> one_group = Table(Schema([Feature("ward", ["a"])]), [5])
     >>> outcome_adjacency(Dataspace.from_table(one_group, [Margin("ward")]))
     Ball(a=1)
@@ -499,7 +500,7 @@ def outcome_exchange(dataspace: Dataspace, protection: Protection | None = None)
     >>> from semidp import Margin
     >>> from semidp.promise.schema.features import Feature
     >>> from semidp.promise.schema.schema import Schema
-    >>> from semidp.promise.schema.counts import Table
+    >>> from semidp.promise.schema.schema import Table
     >>> wards = Table(Schema([Feature("ward", ["a", "b"])]), [5, 4])
     >>> outcome_exchange(Dataspace.from_table(wards, [Margin("ward")]))
     Exchange(a=2)

@@ -26,7 +26,7 @@ from semidp.promise.schema.margins import (
     list_axes,
     meet,
 )
-from semidp.promise.sensitivity.exchange_moves import ExchangeMove, MovedRecord
+from semidp.promise.sensitivity.described_moves import ExchangeMove, MovedRecord
 from semidp.promise.sensitivity.patterns import Norms
 from semidp.promise.spaces.exchange_blocks import Blocks
 from semidp.promise.spaces.structure import Structure
@@ -63,7 +63,7 @@ class Probes:
     >>> from semidp.promise.spaces.dataspace import Dataspace, Margin
     >>> from semidp.promise.schema.features import Feature
     >>> from semidp.promise.schema.schema import Schema
-    >>> from semidp.promise.schema.counts import Table
+    >>> from semidp.promise.schema.schema import Table
     >>> schema = Schema([Feature("sex", "fm"), Feature("region", "nsw"), Feature("ill", "yn")])
     >>> public = Dataspace.from_table(
     ...     Table(schema, np.full((2, 3, 2), 5)), [Margin("sex"), Margin("region")]

@@ -17,7 +17,6 @@ from attrs import frozen
 from numpy.typing import ArrayLike, NDArray
 
 from semidp.errors import DataError, InputError, Refused
-from semidp.promise.schema.counts import Table
 from semidp.promise.schema.margins import (
     LARGEST_MASK,
     Counts,
@@ -28,9 +27,15 @@ from semidp.promise.schema.margins import (
     join,
     list_axes,
 )
-from semidp.promise.schema.schema import Schema
+from semidp.promise.schema.schema import Schema, Table
 from semidp.promise.sensitivity.costs import BallCosts, ExchangeCosts, MoveList
 from semidp.promise.sensitivity.moves import ListedTables
+from semidp.promise.sensitivity.orthogonal_parts import (
+    Residuals,
+    kept_nodes,
+    list_coarser_views,
+    trim_grid,
+)
 from semidp.promise.sensitivity.patterns import Norms
 from semidp.promise.sensitivity.probes import (
     Probes,
@@ -40,12 +45,6 @@ from semidp.promise.sensitivity.probes import (
     residual_squares,
 )
 from semidp.promise.sensitivity.query_space import QuerySpace
-from semidp.promise.sensitivity.residuals import (
-    Residuals,
-    kept_nodes,
-    list_coarser_views,
-    trim_grid,
-)
 from semidp.promise.sensitivity.table_spaces import find_possible_cells, sensitivity_space
 from semidp.promise.spaces.adjacency import Adjacency
 from semidp.promise.spaces.dataspace import Datasets, Dataspace

@@ -20,8 +20,8 @@ from attrs import evolve, has
 from numpy.typing import ArrayLike, NDArray
 
 from semidp.errors import InputError, Refused
-from semidp.promise.schema.counts import Table
 from semidp.promise.schema.margins import Floats
+from semidp.promise.schema.schema import Table
 from semidp.promise.sensitivity.moves import ListedTables
 from semidp.promise.sensitivity.patterns import Norms
 from semidp.promise.spaces.adjacency import Adjacency
@@ -63,7 +63,7 @@ class QuerySpace(ABC):
     >>> from semidp.promise.spaces.dataspace import Margin
     >>> from semidp.promise.schema.features import Feature
     >>> from semidp.promise.schema.schema import Schema
-    >>> from semidp.promise.schema.counts import Table
+    >>> from semidp.promise.schema.schema import Table
     >>> table = Table(Schema([Feature("sex", "fm"), Feature("region", "ns")]), [[5, 3], [4, 9]])
     >>> space: QuerySpace = sensitivity_space(Dataspace.from_table(table, [Margin("sex")]), Ball(2))
     >>> space.l1, space.l2_squared, space.linf

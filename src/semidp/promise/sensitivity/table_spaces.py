@@ -3,7 +3,7 @@ stays.
 
 `sensitivity_space` derives it from what is published (`Dataspace`) and which datasets are compared
 (`Adjacency`). Which method finds the norms is in `norms`, the subspace of the noise in
-`projection`, the K-norm of the hull in `knorm`.
+`orthogonal_parts`, the K-norm of the hull in `knorm`.
 """
 
 import math
@@ -17,7 +17,6 @@ from attrs import frozen
 from numpy.typing import ArrayLike
 
 from semidp.errors import DataError, InputError, Refused
-from semidp.promise.schema.counts import Table
 from semidp.promise.schema.margins import (
     LARGEST_MASK,
     Counts,
@@ -28,12 +27,12 @@ from semidp.promise.schema.margins import (
     is_within_view,
     list_axes,
 )
-from semidp.promise.schema.schema import Schema
+from semidp.promise.schema.schema import Schema, Table
 from semidp.promise.sensitivity.exchange_tables import ExchangeTable
 from semidp.promise.sensitivity.moves import ListedTables, moves
 from semidp.promise.sensitivity.norms import ReleasedTable, TableNorms, find_norms
+from semidp.promise.sensitivity.orthogonal_parts import FixedTable, Projector, build_projector
 from semidp.promise.sensitivity.patterns import Norms
-from semidp.promise.sensitivity.projection import FixedTable, Projector, build_projector
 from semidp.promise.sensitivity.query_space import MatrixForm, QuerySpace, RowsForm
 from semidp.promise.spaces.adjacency import Adjacency
 from semidp.promise.spaces.dataspace import Datasets, Dataspace
@@ -65,7 +64,7 @@ def sensitivity_space(
     >>> from semidp.promise.spaces.adjacency import Ball
     >>> from semidp.promise.spaces.dataspace import Margin
     >>> from semidp.promise.schema.features import Feature
-    >>> from semidp.promise.schema.counts import Table
+    >>> from semidp.promise.schema.schema import Table
     >>> schema = Schema([Feature("sex", "fm"), Feature("region", "nsw")])
     >>> table = Table(schema, [[1, 2, 3], [4, 5, 6]])
     >>> public = Dataspace.from_table(table, [Margin("sex"), Margin("region")])
@@ -99,7 +98,7 @@ class TableSpace(QuerySpace):
     >>> from semidp.promise.spaces.adjacency import Ball
     >>> from semidp.promise.spaces.dataspace import Margin
     >>> from semidp.promise.schema.features import Feature
-    >>> from semidp.promise.schema.counts import Table
+    >>> from semidp.promise.schema.schema import Table
     >>> table = Table(
     ...     Schema([Feature("sex", "fm"), Feature("region", "nsw")]), [[1, 2, 3], [4, 5, 6]]
     ... )

@@ -7,33 +7,27 @@ the published t, never of the data.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
-from functools import cached_property, partial
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from semidp.errors import AdjacencyUnknown, InputError
-from semidp.promise.codec import Encodable
-from semidp.promise.progress import facts
-from semidp.promise.schema.margins import Totals, maximal
-from semidp.promise.schema.schema import Schema
-from semidp.promise.spaces.adjacency_words import AdjacencyWords, BallWords, ExchangeWords
-from semidp.promise.spaces.dataspace import Datasets, Dataspace, Margin
+from semidp.errors import InputError
+from semidp.promise.documents import Encodable
+from semidp.promise.spaces.dataspace import Datasets, Dataspace
 from semidp.promise.spaces.exchange_blocks import Blocks
-from semidp.promise.spaces.graver import graver_degree
-from semidp.promise.spaces.protection import ChangedUnits, Protection
-from semidp.promise.spaces.structure import Slices, Structure, worst_cover
-from semidp.promise.spaces.widest_spaces import even_space
+from semidp.promise.spaces.protection import (
+    AdjacencyWords,
+    BallWords,
+    ChangedUnits,
+    ExchangeWords,
+    Protection,
+)
 from semidp.promise.spaces.witness import (
-    Witness,
     datasets,
-    free_witness,
-    listed_moves,
-    slice_witness,
 )
 
 Answer = TypeVar("Answer")
@@ -282,7 +276,7 @@ class Ball(Adjacency):
 
         >>> from semidp.promise.spaces.dataspace import Margin
         >>> from semidp.promise.schema.features import Feature
-        >>> from semidp.promise.schema.counts import Table
+        >>> from semidp.promise.schema.schema import Schema, Table
         >>> table = Table(Schema([Feature("sex", "fm"), Feature("ill", "yn")]), [[1, 0], [0, 1]])
         >>> public = Dataspace.from_table(table, [Margin("sex")])
         >>> records = [("f", "y"), ("m", "n")]
@@ -344,7 +338,7 @@ class Exchange(Adjacency):
 
     >>> from semidp.promise.spaces.dataspace import Margin
     >>> from semidp.promise.schema.features import Feature
-    >>> from semidp.promise.schema.counts import Table
+    >>> from semidp.promise.schema.schema import Schema, Table
     >>> table = Table(Schema([Feature("sex", "fm"), Feature("ill", "yn")]), [[1, 1], [0, 1]])
     >>> public = Dataspace.from_table(table, [Margin("sex")])
     >>> exchange = Exchange.from_dataspace(public)
@@ -521,271 +515,3 @@ def _largest_first(sizes: NDArray[np.int64]) -> NDArray[np.intp]:
     two = np.sort(order[:2])
     cells = np.concatenate([two, order[2:]])
     return np.asarray(cells[flat[cells] > 0])
-
-
-@dataclass(frozen=True)
-class SemiAdjacency(Encodable):
-    """a(t), in both readings.
-
-    Attributes
-    ----------
-    worst_case
-        The most records, over all datasets, records and values, that must move; None where only a
-        bound is known.
-    definition
-        The paper's Definition read literally, which takes the most favourable dataset; None where
-        it is not known.
-    bound
-        What is used: `worst_case` where known, else a proven upper bound of it.
-    method
-        How it was found.
-    find_witness
-        Writes out a worst case that attains `worst_case`, when somebody asks for the `witness`.
-
-    Examples
-    --------
-    >>> SemiAdjacency(
-    ...     worst_case=3, definition=2, bound=3, method="closed form for disjoint margins"
-    ... ).bound
-    3
-    """
-
-    json_keys: ClassVar[Mapping[str, str | None]] = {"find_witness": None}
-
-    worst_case: int | None
-    definition: int | None
-    bound: int
-    method: str
-    find_witness: Callable[[], Witness | None] | None = field(
-        default=None, repr=False, compare=False
-    )
-
-    @cached_property
-    def witness(self) -> Witness | None:
-        """A worst case that attains `worst_case`; None where none is known. Reports and analyses
-        ask for it.
-        """
-        return None if self.find_witness is None else self.find_witness()
-
-    def _repr_html_(self) -> str:
-        worst = f"at most {self.bound}"
-        if self.worst_case is not None:
-            worst = str(self.worst_case)
-        rows = [
-            ("worst case", worst),
-            ("definition, literally", str(self.definition or "not known")),
-            ("found by", self.method),
-        ]
-        if self.witness is not None:
-            rows.append(("example", str(self.witness)))
-        return facts("a(t): how many records move together", rows)
-
-
-def semi_adjacency(dataspace: Datasets, protection: Protection | None = None) -> SemiAdjacency:
-    """Return the semi-adjacent parameter a(t) of a dataspace.
-
-    Worst case: the maximum over X in D_t, records x of X and values y possible for it, of
-    ``min {d(X, Y) : Y in D_t, that record is y in Y}``. Definition (Cho and Awan, Section 3.2,
-    literally): the maximum over x and y of the minimum over both X and Y; docs/errata.md says why
-    the two differ.
-
-    Margins that are disjoint, or disjoint apart from one common part, are exact in closed form: one
-    record plus the worst smallest cover of y's published values. A small space is listed. Other
-    decomposable margins have the bound m + 1 for m margins; `graver_degree` bounds some with
-    structural zeros or without a junction tree. Otherwise the caller must give a.
-
-    A person with up to m records needs at most m times the bound that holds for any totals: change
-    one record of the person, take it out of the data and out of the totals, and go on with the
-    next. The totals are others at every step, so that each step needs the bound for any totals.
-    Whether m times a(t) of these totals suffices is not proved where a(t) is below that bound.
-
-    Examples
-    --------
-    >>> from semidp.promise.spaces.dataspace import Margin
-    >>> from semidp.promise.schema.features import Feature
-    >>> from semidp.promise.schema.schema import Schema
-    >>> from semidp.promise.schema.counts import Table
-    >>> table = Table(Schema([Feature("sex", "fm"), Feature("region", "ns")]), [[5, 3], [4, 9]])
-    >>> a = semi_adjacency(Dataspace.from_table(table, [Margin("sex"), Margin("region")]))
-    >>> a.worst_case, a.definition, a.bound, a.method
-    (3, 2, 3, 'closed form for disjoint margins')
-    >>> print(a.witness)
-    (m, s) → (f, n) needs (f, s) → (m, s); (m, n) → (m, s)
-    >>> semi_adjacency(
-    ...     Dataspace.from_table(table, [Margin("sex"), Margin("region")]), Protection("patient", 2)
-    ... ).bound
-    6
-    """
-    if not isinstance(dataspace, Dataspace):
-        raise InputError(
-            "a(t) of a dataspace that is only described is not known: give its schema and margins"
-        )
-    structure = Structure.from_dataspace(dataspace)
-    if structure.n == 0:
-        return SemiAdjacency(0, 0, 0, "no records")
-    if protection is not None and protection.times > 1:
-        return _several(structure, protection)
-    if not structure.zeros_matter and structure.common is not None:
-        return _closed_form(structure)
-    listed = list_semi_adjacency(dataspace)
-    if listed is not None:
-        return listed
-    bound, method = _bound(structure)
-    if bound is not None:
-        return SemiAdjacency(None, None, bound, method)
-    reason = (
-        "structural zeros tie its features"
-        if structure.zeros_matter
-        else "they are not decomposable"
-    )
-    raise AdjacencyUnknown(
-        f"a(t) for {dataspace.summary()} has no closed form ({reason}) and its tables are too many"
-        " to list: give the number a of records that must be able to move together",
-        needs="adjacency",
-    )
-
-
-def _several(structure: Structure, protection: Protection) -> SemiAdjacency:
-    """a for a person with several records: the bound for one record that holds for all totals,
-    times the number of records.
-    """
-    times = protection.times
-    if not structure.essential and free_witness(structure) is None:
-        return SemiAdjacency(0, 0, 0, "no published margin leaves a choice")
-    bound, method = _bound(structure)
-    if bound is None:
-        raise AdjacencyUnknown(
-            f"how many records change with {protection.who} is not known for these totals: give the"
-            " number a of records that must be able to move together",
-            needs="adjacency",
-        )
-    together = min(times * bound, structure.n)
-    return SemiAdjacency(None, None, together, f"{times} times the {method}")
-
-
-def semi_adjacency_bound(
-    schema: Schema, margins: Iterable[Margin], protection: Protection | None = None
-) -> SemiAdjacency:
-    """Return the bound ``a(t) <= m + 1`` for m decomposable margins, over all published values t.
-
-    m counts the margins with a choice of two cells or more, nested ones dropped. Levels that do not
-    occur under some t only make margins smaller, which leaves them decomposable and no more of
-    them, so the bound by the junction tree holds for every t. Margins that are not decomposable,
-    and structural zeros that forbid more than the margins do, have the bound of their Graver
-    elements where these are known: a t leaves some out and adds none.
-
-    Examples
-    --------
-    >>> from semidp.promise.spaces.dataspace import Margin
-    >>> from semidp.promise.schema.features import Feature
-    >>> schema = Schema([Feature("sex", "fmx"), Feature("region", "nswe"), Feature("age", "0123")])
-    >>> semi_adjacency_bound(schema, [Margin("sex"), Margin("region")]).bound
-    3
-    >>> semi_adjacency_bound(
-    ...     schema, [Margin("sex", "region"), Margin("region", "age"), Margin("age", "sex")]
-    ... )
-    Traceback (most recent call last):
-    semidp.errors.AdjacencyUnknown: no number of records is known that suffices for all totals of
-    ...
-    """
-    listed, grid, possible = tuple(margins), schema.grid, schema.possible
-    views = maximal(schema.view(margin.names) for margin in listed)
-    occurs = []
-    for view in views:
-        if possible is None:
-            counts = np.ones(grid.compute_margin_shape(view), dtype=np.int64)
-        else:
-            counts = grid.sum(possible, view)
-        occurs.append(Totals(view, counts))
-    everything = Structure(schema, 1, tuple(occurs))
-    bound, _ = _bound(everything)
-    if bound is None:
-        names = ", ".join(map(str, listed))
-        raise AdjacencyUnknown(
-            "no number of records is known that suffices for all totals of"
-            f" {names}: give the totals themselves, or the number a of"
-            " records that must be able to move together",
-            needs="adjacency",
-        )
-    times = 1 if protection is None else protection.times
-    return SemiAdjacency(None, None, times * bound, "bound over all totals")
-
-
-def _bound(structure: Structure) -> tuple[int | None, str]:
-    """Return a proven upper bound of a(t), None where there is none, and how it was found."""
-    if not structure.zeros_matter and structure.decomposable:
-        return len(structure.essential) + 1, "bound by the junction tree"
-    degree = graver_degree(structure)
-    return None if degree is None else max(2, 1 + degree), "bound by Graver elements"
-
-
-def exchange_bound(
-    schema: Schema, margins: Iterable[Margin], protection: Protection | None = None
-) -> Exchange:
-    """Return exchange adjacency with the most records that one exchange changes, over all published
-    values t.
-
-    q + 1 for q margins with a choice of two cells or more, nested ones dropped: levels that do not
-    occur under some t leave fewer such margins. Margins that share a feature, and structural zeros
-    that tie one to anything else, are refused as by `Exchange.of`: what a product of possible cells
-    is, it is under every t.
-
-    Examples
-    --------
-    >>> from semidp.promise.spaces.dataspace import Margin
-    >>> from semidp.promise.schema.features import Feature
-    >>> schema = Schema([Feature("sex", "fmx"), Feature("region", "nsw"), Feature("ill", "yn")])
-    >>> exchange_bound(schema, [Margin("sex"), Margin("region")])
-    Exchange(a=3)
-    """
-    return Exchange.from_dataspace(even_space(schema, margins, 1), protection)
-
-
-def _closed_form(structure: Structure) -> SemiAdjacency:
-    """Margins that are disjoint apart from a common part Z: the worst slice of Z decides."""
-    if not structure.essential:
-        a = int(free_witness(structure) is not None)
-        method = "no published margin leaves a choice"
-        return SemiAdjacency(a, a, a, method, partial(free_witness, structure))
-    assert structure.common is not None, "margins that are disjoint apart from it"
-    slices = Slices(structure.grid, structure.common, structure.essential)
-    least, most, best = 1, 1, None
-    for z, rarest, other_records, away in slices.candidates():
-        if 1 + max(len(rarest), int(away)) <= least:
-            break  # the slices that follow leave no more choices
-        cover = worst_cover(rarest, other_records)
-        size = max(cover.least, int(away))
-        most = max(most, 1 + max(cover.most, int(away)))
-        if 1 + size > least:
-            least, best = 1 + size, (z, cover, away)
-    kind = (
-        "disjoint margins"
-        if not any(structure.common)
-        else "margins disjoint apart from a common part"
-    )
-    exact = least == most
-    method = f"closed form for {kind}" if exact else f"bound for {kind}"
-    find_witness = None
-    if best is not None and exact:
-        find_witness = partial(slice_witness, structure, slices, *best)
-    return SemiAdjacency(least if exact else None, 2, most, method, find_witness)
-
-
-def list_semi_adjacency(dataspace: Dataspace) -> SemiAdjacency | None:
-    """Return both readings by listing D_t, or None where it is too large.
-
-    >>> from semidp.promise.spaces.dataspace import Margin
-    >>> from semidp.promise.schema.features import Feature
-    >>> from semidp.promise.schema.schema import Schema
-    >>> from semidp.promise.schema.counts import Table
-    >>> table = Table(Schema([Feature("sex", "fm"), Feature("region", "ns")]), [[1, 1], [0, 1]])
-    >>> listed = list_semi_adjacency(Dataspace.from_table(table, [Margin("sex"), Margin("region")]))
-    >>> listed.worst_case, listed.definition
-    (3, 2)
-    """
-    moves = listed_moves(dataspace)
-    if moves is None:
-        return None
-    worst = moves.worst_case
-    method = "listing of all tables"
-    return SemiAdjacency(worst, moves.definition, worst, method, moves.find_witness)

@@ -16,10 +16,9 @@ import numpy as np
 from attrs import evolve, field, frozen
 
 from semidp.errors import DataError, InputError, SchemaError
-from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature
 from semidp.promise.schema.margins import Totals, maximal
-from semidp.promise.schema.schema import Schema
+from semidp.promise.schema.schema import Schema, Table
 
 RECORD = "record"
 """The kind of record that data of one row a record hold. Linked data hold several: units, and their

@@ -50,7 +50,7 @@ class Blocks:
     >>> from semidp.promise.spaces.dataspace import Margin
     >>> from semidp.promise.schema.features import Feature
     >>> from semidp.promise.schema.schema import Schema
-    >>> from semidp.promise.schema.counts import Table
+    >>> from semidp.promise.schema.schema import Table
     >>> schema = Schema([Feature("sex", "fm"), Feature("region", "ns"), Feature("ill", "yn")])
     >>> table = Table(schema, np.full((2, 2, 2), 1))
     >>> blocks = Blocks.from_dataspace(

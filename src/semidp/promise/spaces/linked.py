@@ -14,15 +14,15 @@ import numpy as np
 from attrs import field, frozen
 
 from semidp.errors import InputError, Refused
-from semidp.promise.codec import Encodable
+from semidp.promise.documents import Encodable
 from semidp.promise.exact import count_noun
-from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import SIZE
 from semidp.promise.schema.margins import View, list_axes, meet
-from semidp.promise.schema.schema import Schema
-from semidp.promise.spaces.adjacency import Adjacency, AdjacencyKind, SemiAdjacency
+from semidp.promise.schema.schema import Schema, Table
+from semidp.promise.spaces.adjacency import Adjacency, AdjacencyKind
 from semidp.promise.spaces.dataspace import Datasets, Dataspace, DescribedDatasets, Margin
 from semidp.promise.spaces.protection import ChangedUnits, Protect, Protection
+from semidp.promise.spaces.semi_adjacency import SemiAdjacency
 
 MEMBER = "member"
 UNIT = "unit"
@@ -200,7 +200,7 @@ class LinkedDataspace(Dataspace):
     Examples
     --------
     >>> from semidp.promise.spaces.dataspace import Margin
-    >>> from semidp.promise.schema.counts import Table
+    >>> from semidp.promise.schema.schema import Table
     >>> from semidp.promise.schema.features import Feature
     >>> zone, sex = Feature("zone", "ab"), Feature("sex", "fm")
     >>> persons = Dataspace.from_table(Table(Schema([zone, sex]), [[3, 2], [1, 4]]), [])

@@ -1,18 +1,18 @@
-"""How the published margins of a dataspace hang together: what really constrains the data, and the
-slices it leaves.
+"""How the published margins of a dataspace hang together: what really constrains the data, the
+slices it leaves, and the values of margins under which most can change.
 
-`worst_cover` says how many other records it can take to carry the values that one record of a slice
-wants. Everything here is a function of the schema and the published values. What follows for a(t)
-is in `adjacency`, what follows for norms and projections in `promise.sensitivity`.
+What somebody else knows or publishes is often known by its features alone. A claim about it must
+hold for all values that it may have: `widest_space` has the values that allow all moves.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
+from semidp.errors import Refused
 from semidp.promise.schema.margins import (
     LARGEST_MASK,
     Counts,
@@ -24,9 +24,10 @@ from semidp.promise.schema.margins import (
     is_within_view,
     join,
     junction_order,
+    list_axes,
 )
-from semidp.promise.schema.schema import Schema
-from semidp.promise.spaces.dataspace import Dataspace
+from semidp.promise.schema.schema import Schema, Table
+from semidp.promise.spaces.dataspace import Dataspace, Margin, normalize_margins
 
 MOST_BLOCKS = 6  # 63 patterns; the program has a row for each of the 203 partitions of six blocks
 # beyond this the program runs on scaled counts, so that solver tolerances cannot matter
@@ -43,7 +44,7 @@ class Structure:
 
     >>> from semidp.promise.spaces.dataspace import Margin
     >>> from semidp.promise.schema.features import Feature
-    >>> from semidp.promise.schema.counts import Table
+    >>> from semidp.promise.schema.schema import Table
     >>> places = Feature.from_paths(["state", "county"], [("s", "a"), ("s", "b"), ("t", "c")])
     >>> table = Table(Schema([places, Feature("sex", "fm")]), [[5, 5], [5, 5], [7, 7]])
     >>> structure = Structure.from_dataspace(
@@ -450,3 +451,115 @@ def _partitions(items: list[int]) -> Iterator[list[BlockSet]]:
         for i, part in enumerate(parts):
             larger = part | {first}
             yield [*parts[:i], larger, *parts[i + 1 :]]
+
+
+def even_space(schema: Schema, margins: Iterable[Margin], each: int) -> Dataspace:
+    """Return the dataspace of the table with `each` records in every possible cell.
+
+    Without structural zeros the table itself is not written down: it may be large where its margins
+    are not.
+
+    >>> from semidp.promise.schema.features import Feature
+    >>> schema = Schema([Feature("sex", "fm"), Feature("region", "nsw")])
+    >>> even_space(schema, [Margin("sex")], 2).value(Margin("sex")).counts.tolist()
+    [6, 6]
+    """
+    if schema.structural_zeros:
+        counts = each * np.asarray(schema.possible, dtype=np.int64)
+        return Dataspace.from_table(Table(schema, counts), margins)
+    values = {}
+    for margin in normalize_margins(schema, margins):
+        part = schema.restrict(margin.names)
+        cells_below = schema.grid.count_finer_cells(schema.view(margin.names))
+        values[margin] = Table(part, np.full(part.shape, each) * cells_below)
+    return Dataspace.from_totals(schema, values, each * schema.size)
+
+
+def widest_space(schema: Schema, margins: Iterable[Margin], known: Dataspace, a: int) -> Dataspace:
+    """Return a dataspace with S_a(t) ⊆ S_a(t0) for every t of the margins that agrees with what is
+    known of it.
+
+    t0 has at least `a` records in every cell that the known values leave possible. Let X, X' be
+    adjacent in D_t. At most a of their records differ, and every cell of t0 holds as many; the rest
+    of t0 is filled up with records that both share. So X, X' become adjacent datasets of D_t0 (any
+    a records, or exchanges: carriers are among those that differ), and a query that sums over
+    records has the same difference. Margins that share no feature are filled up one by one, because
+    records can be put together from any of theirs; with structural zeros only the whole table will
+    do.
+
+    Parameters
+    ----------
+    schema
+        The features of a record.
+    margins
+        What is exact.
+    known
+        Values that are known of it: where they are 0 nobody can be.
+    a
+        How many records may differ.
+
+    Examples
+    --------
+    >>> from semidp.promise.schema.features import Feature
+    >>> schema = Schema([Feature("sex", "fmx"), Feature("region", "nsw")])
+    >>> known = Dataspace.from_totals(
+    ...     schema, {Margin("sex"): Table(schema.restrict(["sex"]), [4, 1, 0])}
+    ... )
+    >>> [
+    ...     total.counts.tolist()
+    ...     for total in widest_space(schema, [Margin("sex"), Margin("region")], known, 3).totals
+    ... ]
+    [[6, 3, 0], [3, 3, 3]]
+    """
+    kept = normalize_margins(schema, margins)
+    # With structural zeros only the whole table will do.
+    groups = [list(kept)] if schema.structural_zeros else _group_connected_margins(schema, kept)
+    filled = [_fill_possible_cells(schema, together, known, a) for together in groups]
+    n = max((int(counts.sum()) for _, counts in filled), default=0)
+    values: dict[Margin, Table] = {}
+    for together, (part, counts) in zip(groups, filled, strict=True):
+        # All groups describe the same records: the largest cell takes what is missing to the same
+        # n.
+        flat = counts.ravel()
+        flat[int(flat.argmax())] += n - int(flat.sum())
+        table = Table(part, counts)
+        values |= {margin: table.margin(margin.names) for margin in together}
+    return Dataspace.from_totals(schema, values, n)
+
+
+def _fill_possible_cells(
+    schema: Schema, together: Sequence[Margin], known: Dataspace, a: int
+) -> tuple[Schema, NDArray[np.int64]]:
+    """A records in every cell of some margins together that the known values leave possible."""
+    names = schema.names
+    if not schema.structural_zeros:
+        names = tuple(name for margin in together for name in margin.names)
+    part = schema.restrict(names)
+    if part.size > LARGEST_MASK:
+        raise Refused(
+            f"the totals of {', '.join(map(str, together))} have too many cells: give their values"
+        )
+    inside = {}
+    for margin, total in zip(known.margins, known.totals, strict=True):
+        if any(margin.is_within(whole) for whole in together):
+            inside[margin] = total
+    published = Dataspace.from_totals(part, inside, known.n).published_totals
+    possible = part.grid.find_inhabited_cells(part.possible, published)
+    # A records a cell hold every record that two adjacent datasets differ in (see `widest_space`).
+    counts = np.full(part.shape, a, dtype=np.int64)
+    if possible is not None:
+        counts = np.where(possible, counts, 0)
+    return part, counts
+
+
+def _group_connected_margins(schema: Schema, margins: Iterable[Margin]) -> list[list[Margin]]:
+    """Return margins in groups that share no feature."""
+    groups: list[tuple[set[int], list[Margin]]] = []
+    for margin in margins:
+        axes, mine = set(list_axes(schema.view(margin.names))), [margin]
+        for other in [group for group in groups if group[0] & axes]:
+            groups.remove(other)
+            axes = axes | other[0]
+            mine = [*other[1], *mine]
+        groups.append((axes, mine))
+    return [mine for _, mine in groups]

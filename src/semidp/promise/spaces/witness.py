@@ -16,9 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.errors import InputError
-from semidp.promise.schema.counts import Table
 from semidp.promise.schema.margins import View
-from semidp.promise.schema.schema import Schema
+from semidp.promise.schema.schema import Schema, Table
 from semidp.promise.spaces.dataspace import Dataspace
 from semidp.promise.spaces.structure import Cover, Slices, Structure
 
@@ -35,7 +34,7 @@ def cells(dataspace: Dataspace) -> NDArray[np.intp]:
     >>> from semidp.promise.spaces.dataspace import Margin
     >>> from semidp.promise.schema.features import Feature
     >>> from semidp.promise.schema.schema import Schema
-    >>> from semidp.promise.schema.counts import Table
+    >>> from semidp.promise.schema.schema import Table
     >>> table = Table(
     ...     Schema([Feature("sex", "fm"), Feature("region", "nsw")]), [[1, 0, 1], [2, 0, 1]]
     ... )
@@ -58,7 +57,7 @@ def fiber(dataspace: Dataspace) -> NDArray[np.int64] | None:
     >>> from semidp.promise.spaces.dataspace import Margin
     >>> from semidp.promise.schema.features import Feature
     >>> from semidp.promise.schema.schema import Schema
-    >>> from semidp.promise.schema.counts import Table
+    >>> from semidp.promise.schema.schema import Table
     >>> table = Table(Schema([Feature("sex", "fm"), Feature("region", "ns")]), [[1, 1], [0, 1]])
     >>> fiber(Dataspace.from_table(table, [Margin("sex"), Margin("region")]))
     array([[0, 2, 1, 0],
@@ -164,7 +163,7 @@ def datasets(dataspace: Dataspace) -> Iterator[tuple[tuple[str, ...], ...]]:
     >>> from semidp.promise.spaces.dataspace import Margin
     >>> from semidp.promise.schema.features import Feature
     >>> from semidp.promise.schema.schema import Schema
-    >>> from semidp.promise.schema.counts import Table
+    >>> from semidp.promise.schema.schema import Table
     >>> space = Dataspace.from_table(Table(Schema([Feature("sex", "fm")]), [1, 1]), [Margin("sex")])
     >>> list(datasets(space))
     [(('f',), ('m',)), (('m',), ('f',))]
@@ -345,7 +344,7 @@ def a_record(structure: Structure, chosen: Iterable[tuple[View, int]] = ()) -> R
     >>> from semidp.promise.spaces.dataspace import Dataspace, Margin
     >>> from semidp.promise.schema.features import Feature
     >>> from semidp.promise.schema.schema import Schema
-    >>> from semidp.promise.schema.counts import Table
+    >>> from semidp.promise.schema.schema import Table
     >>> table = Table(
     ...     Schema([Feature("sex", "fm"), Feature("region", "nsw")]), [[0, 0, 1], [0, 2, 1]]
     ... )
@@ -368,7 +367,7 @@ def completions(structure: Structure, record: Sequence[int]) -> Iterator[Record]
     >>> from semidp.promise.spaces.dataspace import Dataspace, Margin
     >>> from semidp.promise.schema.features import Feature
     >>> from semidp.promise.schema.schema import Schema
-    >>> from semidp.promise.schema.counts import Table
+    >>> from semidp.promise.schema.schema import Table
     >>> table = Table(
     ...     Schema([Feature("sex", "fm"), Feature("region", "nsw")]), [[0, 0, 1], [0, 2, 1]]
     ... )
@@ -403,7 +402,7 @@ def free_witness(structure: Structure) -> Witness | None:
     >>> from semidp.promise.spaces.dataspace import Dataspace
     >>> from semidp.promise.schema.features import Feature
     >>> from semidp.promise.schema.schema import Schema
-    >>> from semidp.promise.schema.counts import Table
+    >>> from semidp.promise.schema.schema import Table
     >>> print(
     ...     free_witness(
     ...         Structure.from_dataspace(

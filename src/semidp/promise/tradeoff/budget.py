@@ -1,9 +1,11 @@
-"""How much privacy loss may be spent, in exact numbers.
+"""How much privacy loss may be spent, in exact numbers; the curves that numbers stand for, and what
+one way of stating a guarantee says in another.
 
 A `Budget` is one of four kinds; what it buys depends on the query and the invariants and is worked
-out elsewhere.
+out by the mechanisms. Conversions are rounded so that they claim less privacy than is true.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, Literal
@@ -11,11 +13,21 @@ from typing import Any, Literal
 from attrs import frozen
 
 from semidp.errors import InputError
-from semidp.promise.codec import Encodable
-from semidp.promise.exact import Number, exact, number, plain, positive, sqrt_down, sqrt_up
-from semidp.promise.tradeoff.function import Tradeoff
+from semidp.promise.ball_arithmetic import RealBall, ball, round_ball_up, sharp
+from semidp.promise.documents import Encodable
+from semidp.promise.exact import (
+    Number,
+    exact,
+    nonnegative,
+    number,
+    plain,
+    positive,
+    sqrt_down,
+    sqrt_up,
+)
+from semidp.promise.tradeoff.function import Tradeoff, proportion
 from semidp.promise.tradeoff.polygons import Approximate
-from semidp.promise.tradeoff.smooth import ZCDP, Gaussian
+from semidp.promise.tradeoff.smooth import ZCDP, Gaussian, Laplace
 
 BudgetKind = Literal["zcdp", "gdp", "pure", "approximate"]
 
@@ -256,3 +268,110 @@ def _check_amount(amount: Fraction, name: str) -> None:
         raise InputError(
             f"{name} must be at most 1e15, and a budget that protects anybody is far smaller"
         )
+
+
+def gaussian(mu: Number) -> Gaussian:
+    """Return ``G_mu(a) = Phi(Phi^-1(a) - mu)``, mu-GDP (Dong, Roth and Su 2022).
+
+    >>> gaussian(1).group(3) == gaussian(3), round(gaussian(1).delta(1), 6)
+    (True, 0.126937)
+    """
+    return Gaussian(nonnegative(mu, "mu") ** 2)
+
+
+def approximate(epsilon: Number, delta: Number = 0) -> Approximate:
+    """Return the curve of (epsilon, delta)-DP.
+
+    >>> approximate(1, "1/1024").delta(1), approximate(1, "1/1024").epsilon("1/1024")
+    (0.0009765625, 1.0)
+    >>> approximate(-1)
+    Traceback (most recent call last):
+    semidp.errors.InputError: epsilon must be 0 or more, not -1
+    """
+    return Approximate(nonnegative(epsilon, "epsilon"), proportion(delta, "delta"))
+
+
+def zcdp(rho: Number) -> ZCDP:
+    """Return the best proven curve of rho-zCDP, with rho kept exact.
+
+    >>> zcdp("2.56").group(2).rho, round(zcdp("10.24").epsilon("1e-10"), 4)
+    (Fraction(256, 25), 39.8226)
+    """
+    return ZCDP(nonnegative(rho, "rho"))
+
+
+def laplace(epsilon: Number) -> Laplace:
+    """Return the curve of Laplace noise of scale 1/epsilon on one number of sensitivity 1.
+
+    >>> laplace(1).compare(approximate(1)).name
+    'STRONGER'
+    """
+    return Laplace(nonnegative(epsilon, "epsilon"))
+
+
+def zcdp_epsilon_paper(rho: Number, delta: Number) -> float:
+    """Return ``rho + 2 sqrt(rho ln(1/delta))``, the conversion that the paper uses (Bun and Steinke
+    2016), rounded up.
+
+    >>> (
+    ...     round(zcdp_epsilon_paper("2.56", "1e-10"), 5),
+    ...     round(zcdp_epsilon_paper("10.24", "1e-10"), 5),
+    ... )
+    (17.91528, 40.95057)
+    """
+    r, d = nonnegative(rho, "rho"), proportion(delta, "delta")
+    if r == 0:
+        return 0.0
+    if d == 0:
+        return math.inf
+
+    def paper_epsilon() -> RealBall:
+        log_inverse = ball(1 / d).log()
+        return ball(r) + 2 * (ball(r) * log_inverse).sqrt()
+
+    return round_ball_up(sharp(paper_epsilon))
+
+
+def pure_to_gdp(epsilon: Number) -> Fraction:
+    """Return the mu that pure epsilon-DP implies, ``2 Phi^-1(e^eps/(1 + e^eps))``, rounded up.
+
+    The curve of pure DP has one inner corner; a Gaussian curve through it lies below the two
+    chords.
+
+    >>> from semidp.promise.tradeoff.budget import gaussian
+    >>> mu = pure_to_gdp(1)
+    >>> round(float(mu), 5), approximate(1).compare(gaussian(mu)).name
+    (1.23204, 'STRONGER')
+    """
+    e = nonnegative(epsilon, "epsilon")
+    if not e:
+        return Fraction(0)
+
+    def mu() -> RealBall:
+        # 2 Phi^-1(p) is 2 sqrt(2) erfinv(2p - 1), and 2p - 1 is tanh(eps/2): no digits cancel.
+        advantage = (ball(e) / 2).tanh()
+        return 2 * ball(2).sqrt() * advantage.erfinv()
+
+    return Fraction(round_ball_up(sharp(mu)))
+
+
+def approximate_group(epsilon: Number, delta: Number, k: int) -> tuple[Fraction, float]:
+    """Return ``(k eps, delta (e^{k eps} - 1)/(e^eps - 1))`` for groups of k records, the delta
+    rounded up.
+
+    One point of the curve ``approximate(epsilon, delta).group(k)``, which says more.
+
+    >>> approximate_group(1, 0, 3)
+    (Fraction(3, 1), 0.0)
+    """
+    curve: Approximate = approximate(epsilon, delta).group(k)
+    total = curve.epsilon0 * curve.size
+    step, d = curve.epsilon0, curve.delta0
+    # The quotient tends to k as epsilon goes to 0, where it would divide zero by zero.
+    if step == 0 or d == 0:
+        return total, min(round_ball_up(ball(d * curve.size)), 1.0)
+
+    def group_delta() -> RealBall:
+        return ball(d) * ball(total).expm1() / ball(step).expm1()
+
+    return total, min(round_ball_up(sharp(group_delta)), 1.0)

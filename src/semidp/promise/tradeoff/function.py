@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from semidp.errors import InputError
 from semidp.promise.ball_arithmetic import least
-from semidp.promise.codec import Encodable
+from semidp.promise.documents import Encodable
 from semidp.promise.exact import Number, exact, nonnegative, round_up
 
 Floats = npt.NDArray[np.float64]
@@ -73,7 +73,7 @@ class Tradeoff(Encodable, ABC):
     error). Values are never above the true curve and claims (`delta`, `epsilon`) never below the
     true number, whatever the rounding.
 
-    >>> from semidp.promise.tradeoff.curves import gaussian
+    >>> from semidp.promise.tradeoff.budget import gaussian
     >>> curve: Tradeoff = gaussian(1)
     >>> round(1 - curve(0.95), 3), curve.group(3), round(curve.epsilon("1e-9"), 3)
     (0.26, Gaussian(mu_squared=Fraction(9, 1)), 6.174)

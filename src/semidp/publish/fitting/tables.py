@@ -58,7 +58,7 @@ class Fit:
     --------
     >>> from semidp.promise.schema.features import Feature
     >>> from semidp.promise.schema.schema import Schema
-    >>> from semidp.promise.schema.counts import Table
+    >>> from semidp.promise.schema.schema import Table
     >>> public = Dataspace.from_table(Table(Schema([Feature("sex", "fm")]), [6, 4]), [])
     >>> fit = fit_table(np.array([7.2, 3.4]), public)
     >>> fit.counts, fit.optimal, fit.loss >= fit.bound
@@ -127,7 +127,7 @@ def fit_table(
     >>> from semidp.promise.spaces.dataspace import Margin
     >>> from semidp.promise.schema.features import Feature
     >>> from semidp.promise.schema.schema import Schema
-    >>> from semidp.promise.schema.counts import Table
+    >>> from semidp.promise.schema.schema import Table
     >>> schema = Schema([Feature("sex", "fm"), Feature("region", "nsw")])
     >>> sexes, regions = (
     ...     Table(schema.restrict(["sex"]), [6, 4]),

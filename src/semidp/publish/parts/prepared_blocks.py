@@ -21,10 +21,10 @@ from semidp.promise.confidential import Confidential
 from semidp.promise.documents import from_json
 from semidp.promise.files import link
 from semidp.promise.guarantee import Guarantee
+from semidp.promise.mechanisms.branch_noise import Cut
 from semidp.promise.noise.randomness import Randomness
 from semidp.promise.progress import Progress
 from semidp.promise.schema.schema import Schema
-from semidp.promise.sensitivity.branches import Cut
 from semidp.publish.budgets import calibrate_separately, solve_target_errors
 from semidp.publish.choices import best_answered
 from semidp.publish.folders import durable

@@ -31,7 +31,7 @@ def tradeoff_plot(curves: Mapping[str, Tradeoff], axes: Any = None) -> Figure:
 
     Examples
     --------
-    >>> from semidp.promise.tradeoff.curves import gaussian
+    >>> from semidp.promise.tradeoff.budget import gaussian
     >>> figure = tradeoff_plot({"one record": gaussian(1), "three records": gaussian(3)})
     >>> len(figure.axes)
     1
@@ -233,7 +233,7 @@ def audit_plot(
     Examples
     --------
     >>> from types import SimpleNamespace
-    >>> from semidp.promise.tradeoff.curves import gaussian
+    >>> from semidp.promise.tradeoff.budget import gaussian
     >>> attack = SimpleNamespace(
     ...     size=0.1, power=0.4, size_high=0.11, power_low=0.39, convicts=False
     ... )

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.promise.documents import read_plain
-from semidp.promise.sensitivity.branches import Cut
+from semidp.promise.mechanisms.branch_noise import Cut
 from semidp.publish.rechecking.result_check import trust_fit
 from semidp.publish.release_value import ReleaseValue
 from semidp.publish.results.cells import Columns, Form

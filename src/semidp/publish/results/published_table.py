@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 from semidp.errors import InputError
 from semidp.promise.exact import count_noun
 from semidp.promise.guarantee import Scope
-from semidp.promise.schema.counts import Table
-from semidp.promise.schema.schema import Schema
+from semidp.promise.schema.schema import Schema, Table
 from semidp.promise.spaces.dataspace import RECORD, Dataspace
 from semidp.publish.plots.figures import heatmap
 from semidp.publish.results.cells import TABLE_MEANINGS, Columns, PublishedColumns, StoredFiles

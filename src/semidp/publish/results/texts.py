@@ -280,7 +280,7 @@ def errors_text(errors: Mapping[str, float]) -> str:
 def name_tradeoff(tradeoff: Tradeoff) -> str | None:
     """Name a tradeoff function the way specialists do, or None where it has no short name.
 
-    >>> from semidp.promise.tradeoff.curves import approximate, gaussian, zcdp
+    >>> from semidp.promise.tradeoff.budget import approximate, gaussian, zcdp
     >>> name_tradeoff(gaussian(1)), name_tradeoff(zcdp("1/2")), name_tradeoff(approximate(1))
     ('μ = 1 (Gaussian DP)', '0.5-zCDP', 'pure 1-DP')
     """

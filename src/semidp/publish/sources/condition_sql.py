@@ -15,8 +15,8 @@ from decimal import Decimal
 from math import floor
 
 from semidp.errors import InputError
-from semidp.promise.schema.counts import no_column
 from semidp.promise.schema.features import TRUTH as TRUTH_WORDS
+from semidp.promise.schema.schema import no_column
 from semidp.publish.sources.conditions import (
     AGGREGATES,
     COMPARISONS,

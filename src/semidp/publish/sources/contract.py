@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.errors import DataError, InputError, SchemaError, SemidpError
-from semidp.promise.schema.counts import no_column
 from semidp.promise.schema.outcome import Outcome
+from semidp.promise.schema.schema import no_column
 
 LARGEST_COUNT = 2**53  # a count is checked as a double, which is exact below this
 

@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.errors import DataError, InputError
-from semidp.promise.schema.counts import no_column
 from semidp.promise.schema.outcome import Outcome
+from semidp.promise.schema.schema import no_column
 from semidp.publish.sources.contract import (
     BAD_COUNT,
     BAD_OUTCOME,

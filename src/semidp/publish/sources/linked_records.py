@@ -15,8 +15,8 @@ from functools import partial
 from typing import Any, Self
 
 from semidp.errors import DataError, InputError, Refused
-from semidp.promise.schema.counts import no_column
 from semidp.promise.schema.features import SIZE, Feature, value_text
+from semidp.promise.schema.schema import no_column
 from semidp.publish.sources.duck import DuckRecords, Step, quoted_name
 from semidp.publish.sources.duck_files import aggregated_columns, written_aggregates
 from semidp.publish.sources.ibis import IbisRecords

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.errors import InputError
-from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import missing_values, value_text
+from semidp.promise.schema.schema import Table
 from semidp.publish.sources.contract import CodedGroups, Key, Measure, Records, quietly
 
 _FRAMES = ("pandas", "polars")

@@ -17,10 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.errors import DataError, InputError
-from semidp.promise.schema.counts import Table, refuse_cells
 from semidp.promise.schema.features import HOW_NUMBERS, TRUTH, Feature, missing_value, value_text
 from semidp.promise.schema.outcome import Outcome
-from semidp.promise.schema.schema import Schema
+from semidp.promise.schema.schema import Schema, Table, refuse_cells
 from semidp.publish.sources.contract import (
     BAD_COUNT,
     BAD_OUTCOME,

@@ -14,10 +14,9 @@ from numpy.typing import NDArray
 
 from semidp.errors import DataError, InputError
 from semidp.promise.confidential import Confidential
-from semidp.promise.schema.counts import Table, no_column, refuse_cells
 from semidp.promise.schema.features import TRUTH, Feature
 from semidp.promise.schema.outcome import Outcome
-from semidp.promise.schema.schema import Schema
+from semidp.promise.schema.schema import Schema, Table, no_column, refuse_cells
 from semidp.publish.sources.opening import Source
 
 

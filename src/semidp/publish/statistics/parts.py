@@ -14,10 +14,10 @@ import numpy as np
 
 from semidp.errors import InputError
 from semidp.promise.documents import digest, regular_file
+from semidp.promise.mechanisms.branch_noise import Cut
 from semidp.promise.noise.randomness import Randomness
 from semidp.promise.schema.features import Feature
 from semidp.promise.schema.schema import Schema
-from semidp.promise.sensitivity.branches import Cut
 from semidp.promise.spaces.dataspace import Dataspace
 from semidp.publish.results.cells import Form, StoredFiles
 from semidp.publish.results.grids import edge_cells, faint_cells

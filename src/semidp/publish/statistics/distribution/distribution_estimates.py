@@ -23,10 +23,9 @@ from semidp.promise.mechanisms.mechanism import Mechanism
 from semidp.promise.noise.distributions import CountNoise
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.noise.sums import Weighted, half_widths
-from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature
 from semidp.promise.schema.outcome import Outcome
-from semidp.promise.schema.schema import Schema
+from semidp.promise.schema.schema import Schema, Table
 from semidp.promise.sensitivity.distribution_space import (
     DistributionSpace,
     ValueTree,

@@ -21,8 +21,9 @@ from semidp.promise.mechanisms.canonical_cell import CanonicalMechanism, CellSpa
 from semidp.promise.mechanisms.mechanism import Measurement
 from semidp.promise.noise.canonical import canonical_noise, find_claimable_curve
 from semidp.promise.noise.randomness import Randomness
-from semidp.promise.spaces.adjacency import Adjacency, Ball, semi_adjacency
+from semidp.promise.spaces.adjacency import Adjacency, Ball
 from semidp.promise.spaces.dataspace import Dataspace, Margin
+from semidp.promise.spaces.semi_adjacency import semi_adjacency
 from semidp.promise.tradeoff.budget import Budget
 from semidp.promise.tradeoff.function import Tradeoff
 from semidp.publish.statistics.odds_ratio.hypergeometric import (
@@ -68,7 +69,7 @@ class OddsRatioResult:
     Examples
     --------
     >>> import semidp
-    >>> from semidp.promise.schema.counts import Table
+    >>> from semidp.promise.schema.schema import Table
     >>> from semidp.promise.schema.features import Feature
     >>> from semidp.promise.schema.schema import Schema
     >>> schema = Schema([Feature("gender", ["f", "m"]), Feature("admitted", ["yes", "no"])])
@@ -267,7 +268,7 @@ def planned_test(
 
     Examples
     --------
-    >>> from semidp.promise.schema.counts import Table
+    >>> from semidp.promise.schema.schema import Table
     >>> from semidp.promise.schema.features import Feature
     >>> from semidp.promise.schema.schema import Schema
     >>> schema = Schema([Feature("sex", "fm"), Feature("vote", "yn"), Feature("ward", "ab")])

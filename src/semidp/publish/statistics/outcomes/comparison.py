@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from semidp.promise.mechanisms.additive import LaplaceMechanism
 from semidp.promise.mechanisms.mechanism import Mechanism
-from semidp.promise.mechanisms.pure import LaplaceMechanism
 from semidp.promise.sensitivity.outcome_spaces import SumSpace
 from semidp.publish.statistics.outcomes.confidence import About
 from semidp.publish.statistics.outcomes.noise_law import simulate_noise

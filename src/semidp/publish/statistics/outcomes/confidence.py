@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from semidp.errors import InputError
 from semidp.promise.exact import number, parse_level, plain
+from semidp.promise.mechanisms.additive import LaplaceMechanism
 from semidp.promise.mechanisms.mechanism import Mechanism
-from semidp.promise.mechanisms.pure import LaplaceMechanism
 
 Floats = NDArray[np.float64]
 

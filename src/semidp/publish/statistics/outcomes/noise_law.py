@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.promise.exact import bisection
+from semidp.promise.mechanisms.additive import LaplaceMechanism
 from semidp.promise.mechanisms.mechanism import CellByCell, Mechanism
-from semidp.promise.mechanisms.pure import LaplaceMechanism
 from semidp.promise.noise.distributions import (
     CountNoise,
     DiscreteGaussian,

@@ -20,10 +20,10 @@ from semidp.errors import InputError
 from semidp.promise.confidential import Confidential
 from semidp.promise.exact import only_keys, plain, text
 from semidp.promise.guarantee import Scope
+from semidp.promise.mechanisms.branch_noise import Cut
 from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
 from semidp.promise.noise.randomness import Randomness
 from semidp.promise.progress import Progress
-from semidp.promise.sensitivity.branches import Cut
 from semidp.promise.sensitivity.query_space import QuerySpace
 from semidp.promise.spaces.dataspace import RECORD, Margin
 from semidp.promise.tradeoff.budget import Budget

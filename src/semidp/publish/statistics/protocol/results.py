@@ -15,14 +15,13 @@ from numpy.typing import NDArray
 from semidp.promise.accounting.recorded_queries import FOR_RELEASES
 from semidp.promise.exact import plain
 from semidp.promise.guarantee import Guarantee, Scope
+from semidp.promise.mechanisms.additive import LaplaceMechanism
 from semidp.promise.mechanisms.linked_noise import LinkedNoise
 from semidp.promise.mechanisms.mechanism import CLAIMS, Measurement, Mechanism, NoNoise
-from semidp.promise.mechanisms.pure import LaplaceMechanism
 from semidp.promise.mechanisms.residual_laws import SharedNoise
 from semidp.promise.mechanisms.residual_noise import ResidualMechanism
 from semidp.promise.sensitivity.query_space import QuerySpace
-from semidp.promise.tradeoff.budget import Budget
-from semidp.promise.tradeoff.curves import approximate
+from semidp.promise.tradeoff.budget import Budget, approximate
 from semidp.promise.tradeoff.function import Tradeoff
 from semidp.promise.tradeoff.smooth import ZCDP, Gaussian
 from semidp.publish.comparisons import naive_cost, naive_loss

@@ -1,7 +1,7 @@
 """Private medians and quantiles by group beside exact group sizes, and what a release publishes of
 them.
 
-The proof is in `rank_space`, the exact choice in `exponential`.
+The proof and the exact choice are in `promise.mechanisms.exponential`.
 """
 
 from collections.abc import Iterator
@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 
 from semidp.errors import InputError
 from semidp.promise.exact import count_noun, plain
-from semidp.promise.mechanisms.exponential import ExponentialMechanism, farthest_rank
+from semidp.promise.mechanisms.exponential import ExponentialMechanism, RankSpace, farthest_rank
 from semidp.promise.mechanisms.mechanism import Mechanism
-from semidp.promise.sensitivity.rank_space import RankSpace
 from semidp.promise.spaces.dataspace import Margin
 from semidp.publish.results.role_columns import Role, RoleColumn, Sheet, label_columns
 from semidp.publish.results.texts import number_text, scale_text

@@ -15,19 +15,17 @@ from semidp.promise.exact import Number
 from semidp.promise.guarantee import Scope
 from semidp.promise.mechanisms.exponential import (
     ExponentialMechanism,
+    RankSpace,
     exponential_mechanism,
+    parse_quantiles,
+    rank_scores,
+    rank_space,
 )
 from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
 from semidp.promise.progress import Progress
 from semidp.promise.schema.outcome import Outcome
 from semidp.promise.sensitivity.outcome_spaces import measured_rows
 from semidp.promise.sensitivity.query_space import QuerySpace
-from semidp.promise.sensitivity.rank_space import (
-    RankSpace,
-    parse_quantiles,
-    rank_scores,
-    rank_space,
-)
 from semidp.promise.spaces.dataspace import Margin
 from semidp.promise.tradeoff.budget import Budget
 from semidp.publish.selection import AUTO

@@ -147,7 +147,7 @@ def regression_mechanism(
 
     >>> from semidp.promise.spaces.adjacency import Ball
     >>> from semidp import Feature, Schema
-    >>> from semidp.promise.schema.counts import Table
+    >>> from semidp.promise.schema.schema import Table
     >>> table = Table(Schema([Feature("arm", "cd"), Feature("sex", "fm")]), [[50, 30], [20, 40]])
     >>> public, outcome = (
     ...     Dataspace.from_table(table, [Margin("arm", "sex")]),
@@ -238,7 +238,7 @@ class LinearFit(RegressionFit):
     Examples
     --------
     >>> from semidp import promise, publish
-    >>> from semidp.promise.schema.counts import Table
+    >>> from semidp.promise.schema.schema import Table
     >>> from semidp.promise.schema.features import Feature
     >>> from semidp.promise.schema.schema import Schema
     >>> arms = Table(Schema([Feature("arm", ["control", "drug"])]), [300, 300])

@@ -380,7 +380,7 @@ def joint_counts(design: Design, dataspace: Dataspace) -> Floats:
 
     >>> from semidp import Feature
     >>> from semidp.promise.schema.schema import Schema
-    >>> from semidp.promise.schema.counts import Table
+    >>> from semidp.promise.schema.schema import Table
     >>> table = Table(Schema([Feature("arm", "cd"), Feature("sex", "fm")]), [[5, 5], [5, 5]])
     >>> public = Dataspace.from_table(table, [Margin("arm"), Margin("sex")])
     >>> joint_counts(Design.from_schema(table.schema, ["arm", "sex"]), public)

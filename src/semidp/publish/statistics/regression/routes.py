@@ -47,7 +47,7 @@ def regression_routes(
     >>> from semidp.promise.spaces.adjacency import Ball
     >>> from semidp.promise.schema.features import Feature
     >>> from semidp.promise.schema.schema import Schema
-    >>> from semidp.promise.schema.counts import Table
+    >>> from semidp.promise.schema.schema import Table
     >>> table = Table(Schema([Feature("arm", "cd"), Feature("sex", "fm")]), [[50, 30], [20, 40]])
     >>> public, outcome = (
     ...     Dataspace.from_table(table, [Margin("arm", "sex")]),
@@ -88,7 +88,7 @@ def route_values(space: RouteSpace, design: Design, sums: NDArray[np.int64]) -> 
     >>> from semidp.promise.spaces.adjacency import Ball
     >>> from semidp.promise.schema.features import Feature
     >>> from semidp.promise.schema.schema import Schema
-    >>> from semidp.promise.schema.counts import Table
+    >>> from semidp.promise.schema.schema import Table
     >>> table = Table(Schema([Feature("arm", "cd"), Feature("sex", "fm")]), [[5, 3], [2, 4]])
     >>> design, outcome = (
     ...     Design.from_schema(table.schema, ["arm", "sex"]),
@@ -127,7 +127,7 @@ def moment_map(space: RouteSpace, design: Design) -> Floats:
     >>> from semidp.promise.spaces.adjacency import Ball
     >>> from semidp.promise.schema.features import Feature
     >>> from semidp.promise.schema.schema import Schema
-    >>> from semidp.promise.schema.counts import Table
+    >>> from semidp.promise.schema.schema import Table
     >>> table = Table(Schema([Feature("arm", "cde")]), [5, 3, 4])
     >>> design, outcome = Design.from_schema(table.schema, ["arm"]), Outcome("score", 0, 1, steps=1)
     >>> (cells,) = regression_routes(
@@ -175,7 +175,7 @@ def best_combination(design: Design, dataspace: Dataspace) -> tuple[tuple[Fracti
     >>> from semidp.promise.sensitivity.moments import Coding
     >>> from semidp.promise.schema.features import Feature
     >>> from semidp.promise.schema.schema import Schema
-    >>> from semidp.promise.schema.counts import Table
+    >>> from semidp.promise.schema.schema import Table
     >>> table = Table(Schema([Feature("arm", "cd"), Feature("sex", "fm")]), [[50, 30], [20, 40]])
     >>> public, outcome = (
     ...     Dataspace.from_table(table, [Margin("arm", "sex")]),

@@ -26,8 +26,8 @@ from semidp.promise.schema.margins import (
     meet,
     trimmed_view,
 )
+from semidp.promise.sensitivity.orthogonal_parts import list_coarser_views
 from semidp.promise.sensitivity.products import ProductSpace
-from semidp.promise.sensitivity.residuals import list_coarser_views
 from semidp.publish.fitting.problem import Infeasible
 from semidp.publish.fitting.tables import Fit, fit_alike, fit_totals
 from semidp.publish.half_widths import INTERVALS_BELOW, table_half_widths

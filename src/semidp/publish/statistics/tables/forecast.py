@@ -155,7 +155,7 @@ def expected_counts(dataspace: Dataspace) -> NDArray[np.float64]:
     >>> from semidp.promise.spaces.dataspace import Margin
     >>> from semidp.promise.schema.features import Feature
     >>> from semidp.promise.schema.schema import Schema
-    >>> from semidp.promise.schema.counts import Table
+    >>> from semidp.promise.schema.schema import Table
     >>> table = Table(Schema([Feature("sex", "fm"), Feature("region", "ns")]), [[5, 1], [1, 3]])
     >>> expected_counts(Dataspace.from_table(table, [Margin("sex"), Margin("region")])).round(
     ...     6

@@ -15,11 +15,11 @@ from semidp.errors import InputError
 from semidp.promise.confidential import Confidential
 from semidp.promise.exact import Number, exact, plain
 from semidp.promise.guarantee import Scope
+from semidp.promise.mechanisms.branch_noise import Cut
 from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
 from semidp.promise.progress import Progress
 from semidp.promise.schema.features import SIZE
 from semidp.promise.schema.schema import Schema
-from semidp.promise.sensitivity.branches import Cut
 from semidp.promise.sensitivity.linked_products import LinkedSpace, linked_space
 from semidp.promise.sensitivity.query_space import QuerySpace
 from semidp.promise.spaces.linked import MEMBER, UNIT, Link, LinkedDataspace

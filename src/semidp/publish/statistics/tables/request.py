@@ -14,12 +14,12 @@ from semidp.errors import InputError
 from semidp.promise.confidential import Confidential
 from semidp.promise.exact import texts
 from semidp.promise.guarantee import Scope
+from semidp.promise.mechanisms.branch_noise import Cut
 from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
 from semidp.promise.mechanisms.placement import Objective, Workload
 from semidp.promise.mechanisms.residual_noise import ResidualMechanism
 from semidp.promise.progress import Progress
 from semidp.promise.schema.schema import Schema
-from semidp.promise.sensitivity.branches import Cut
 from semidp.promise.sensitivity.products import NotTogether, ProductSpace, product_space
 from semidp.promise.sensitivity.query_space import QuerySpace
 from semidp.promise.sensitivity.table_spaces import sensitivity_space

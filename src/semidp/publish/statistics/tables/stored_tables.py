@@ -12,12 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.promise.guarantee import Scope
+from semidp.promise.mechanisms.branch_noise import Cut
 from semidp.promise.mechanisms.mechanism import Mechanism
 from semidp.promise.mechanisms.placement import Objective, Workload
 from semidp.promise.mechanisms.residual_noise import ResidualMechanism
 from semidp.promise.progress import Progress
 from semidp.promise.schema.schema import Schema
-from semidp.promise.sensitivity.branches import Cut
 from semidp.publish.results.cells import StoredFiles
 from semidp.publish.results.published_table import (
     Fitted,

@@ -16,14 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.errors import DataError, InputError
-from semidp.promise.mechanisms.branch_noise import BranchNoise, mechanism_above
+from semidp.promise.mechanisms.branch_noise import BranchNoise, BranchSpace, Cut, mechanism_above
 from semidp.promise.mechanisms.mechanism import Mechanism
 from semidp.promise.mechanisms.residual_noise import ResidualMechanism
 from semidp.promise.schema.margins import View, list_axes
 from semidp.promise.schema.schema import Schema
-from semidp.promise.sensitivity.branches import BranchSpace, Cut
+from semidp.promise.sensitivity.orthogonal_parts import kept_nodes
 from semidp.promise.sensitivity.products import ProductSpace
-from semidp.promise.sensitivity.residuals import kept_nodes
 from semidp.promise.spaces.dataspace import RECORD
 from semidp.promise.spaces.linked import MEMBER, UNIT
 from semidp.publish.linked_mechanism import LinkedMechanism

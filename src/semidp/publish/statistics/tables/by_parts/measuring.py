@@ -17,14 +17,12 @@ from numpy.typing import NDArray
 
 from semidp.errors import DataError, Refused
 from semidp.promise.files import link
-from semidp.promise.mechanisms.branch_noise import BranchNoise
+from semidp.promise.mechanisms.branch_noise import BranchNoise, Cut
 from semidp.promise.mechanisms.mechanism import CellByCell, Mechanism
 from semidp.promise.noise.randomness import Randomness
-from semidp.promise.schema.counts import Table
 from semidp.promise.schema.features import Feature
 from semidp.promise.schema.margins import View, trimmed_view
-from semidp.promise.schema.schema import Schema
-from semidp.promise.sensitivity.branches import Cut
+from semidp.promise.schema.schema import Schema, Table
 from semidp.promise.sensitivity.products import ProductSpace
 from semidp.promise.spaces.dataspace import Dataspace
 from semidp.publish.folders import durable

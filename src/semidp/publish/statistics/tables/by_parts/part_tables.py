@@ -11,11 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.errors import InputError
-from semidp.promise.mechanisms.branch_noise import BranchNoise
+from semidp.promise.mechanisms.branch_noise import BranchNoise, Cut
 from semidp.promise.mechanisms.residual_laws import residual_variance
 from semidp.promise.schema.margins import View
 from semidp.promise.schema.schema import Schema
-from semidp.promise.sensitivity.branches import Cut
 from semidp.publish.half_widths import INTERVALS_BELOW, branch_half_widths
 from semidp.publish.results.published_table import FitKind, Fitted, PublishedTable, StoredFit
 from semidp.publish.statistics.parts import Partition, StoredPartition, refuse_changed

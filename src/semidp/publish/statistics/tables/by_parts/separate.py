@@ -18,13 +18,11 @@ from numpy.typing import NDArray
 
 from semidp.errors import InputError
 from semidp.promise.guarantee import Scope
-from semidp.promise.mechanisms.branch_noise import BranchNoise, mechanism_above
+from semidp.promise.mechanisms.branch_noise import BranchNoise, Cut, mechanism_above
 from semidp.promise.mechanisms.residual_noise import ResidualMechanism
 from semidp.promise.progress import Progress, silent
-from semidp.promise.schema.counts import Table
 from semidp.promise.schema.margins import View
-from semidp.promise.schema.schema import Schema
-from semidp.promise.sensitivity.branches import Cut
+from semidp.promise.schema.schema import Schema, Table
 from semidp.promise.spaces.dataspace import RECORD
 from semidp.publish.results.cells import Columns, Form, PublishedColumns, StoredFiles, named_files
 from semidp.publish.results.published_table import (

@@ -20,9 +20,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from semidp.promise.mechanisms.branch_noise import Cut
 from semidp.promise.progress import Progress
 from semidp.promise.schema.margins import Grid, Totals, View, join, junction_order, maximal
-from semidp.promise.sensitivity.branches import Cut
 from semidp.publish.fitting.problem import Infeasible
 from semidp.publish.fitting.tables import fit_totals
 from semidp.publish.results.published_table import FitKind, Fitted

@@ -1,9 +1,8 @@
-"""Gaussian mechanisms: discrete for zCDP, rounded for GDP, on the lattice of whole tables, and the
-paper's own.
+"""Noise that is added to every cell, then projected: Gaussian for zCDP and GDP, on the lattice of
+whole tables, the paper's own; Laplace and l2 for pure budgets.
 
-All but the lattice add independent noise to every cell and project. The three that add whole
-numbers make exact claims; the continuous one is the reference of the paper's figures and its output
-is marked as not private.
+Discrete, rounded and lattice Gaussians and Laplace are whole numbers, drawn exactly. The others are
+real-valued by nature, so that their claims are ideal.
 """
 
 import math
@@ -14,9 +13,11 @@ from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 
 from semidp.errors import Refused
+from semidp.promise.exact import round_up, sqrt_up
 from semidp.promise.mechanisms.mechanism import (
     CellByCell,
     ClaimKind,
@@ -26,11 +27,11 @@ from semidp.promise.mechanisms.mechanism import (
     require_epsilon,
     root_up,
 )
-from semidp.promise.noise.distributions import DiscreteGaussian, RoundedGaussian
+from semidp.promise.noise.distributions import DiscreteGaussian, DiscreteLaplace, RoundedGaussian
 from semidp.promise.noise.lattice import SMALLEST_SIGMA2, LatticeGaussian, OneSidedLatticeGaussian
-from semidp.promise.noise.randomness import Randomness, generator
+from semidp.promise.noise.randomness import Randomness, generator, uniforms
 from semidp.promise.sensitivity.query_space import MatrixForm, QuerySpace
-from semidp.promise.tradeoff.budget import Budget
+from semidp.promise.tradeoff.budget import Budget, approximate
 from semidp.promise.tradeoff.function import Tradeoff
 from semidp.promise.tradeoff.smooth import ZCDP, Gaussian
 
@@ -314,3 +315,144 @@ def mu_within(budget: Budget) -> Fraction:
         return budget.mu
     epsilon, delta = require_epsilon(budget), budget.delta or Fraction(0)
     return largest(lambda mu: Gaussian(mu**2).delta(epsilon) <= delta)
+
+
+class PureMechanism(Mechanism):
+    """A mechanism that satisfies pure ε."""
+
+    budget_kinds: ClassVar[tuple[str, ...]] = ("pure", "approximate")
+
+
+@dataclass(frozen=True, eq=False)
+class LaplaceMechanism(CellByCell, PureMechanism):
+    """Discrete Laplace noise ``P(k) ∝ exp(-|k|/b)`` in every cell, then projection: pure ε with
+    ``ε = Δ1/b``.
+
+    Parameters
+    ----------
+    b
+        The scale of the noise, exact.
+
+    Examples
+    --------
+    >>> from semidp.promise.mechanisms.examples import two_way
+    >>> space, table = two_way()
+    >>> mechanism = LaplaceMechanism.calibrate(space, Budget.pure("0.5"))
+    >>> mechanism.b, mechanism.guarantee.tradeoff.epsilon(0)
+    (Fraction(8, 1), 0.5)
+    >>> LaplaceMechanism.calibrate(space, Budget.zcdp("0.5"))
+    Traceback (most recent call last):
+    semidp.errors.Refused: laplace cannot satisfy a zcdp budget (it can: pure, approximate): use
+    gaussian or lattice
+    """
+
+    scale_powers: ClassVar[Mapping[str, int]] = {"b": 1}
+
+    b: Fraction
+
+    name: ClassVar[str] = "laplace"
+
+    @classmethod
+    def calibrate(cls, space: QuerySpace, budget: Budget) -> Self:
+        """Return the mechanism with ``b = Δ1/ε``; a δ in the budget is not used."""
+        cls.check_request(space, budget)
+        b = Fraction(space.l1) / require_epsilon(budget)
+        check_scale(b * b)
+        return cls(space, b)
+
+    @cached_property
+    def sampler(self) -> DiscreteLaplace:
+        """The distribution of the noise in one cell."""
+        return DiscreteLaplace(self.b)
+
+    @property
+    def scale(self) -> float:
+        """b, rounded up."""
+        return round_up(self.b)
+
+    @property
+    def tradeoff(self) -> Tradeoff:
+        """Pure ε with ``ε = Δ1/b``, exact."""
+        return approximate(Fraction(self.space.l1) / self.b)
+
+
+@dataclass(frozen=True, eq=False)
+class L2Mechanism(PureMechanism):
+    """Noise of density ``∝ exp(-‖v‖/b)`` on the subspace: pure ε with ``ε = Δ2/b``.
+
+    The length is Gamma(s) times b and the direction uniform in the subspace of dimension s, so that
+    ``E‖v‖² = b² s(s+1)``. Rounding each cell to a whole number adds about 1/12 to the variance,
+    which the errors include.
+
+    Parameters
+    ----------
+    b2
+        The square of the scale b, exact.
+
+    Examples
+    --------
+    >>> from semidp.promise.mechanisms.examples import two_way
+    >>> space, table = two_way()
+    >>> mechanism = L2Mechanism.calibrate(space, Budget.pure(1))
+    >>> mechanism.scale, round(mechanism.expected_l2, 4)  # √(2 (4·3 + 1/12))
+    (2.0, 4.916)
+    >>> mechanism.apply(table).noisy.dtype
+    dtype('int64')
+    """
+
+    scale_powers: ClassVar[Mapping[str, int]] = {"b2": 2}
+
+    b2: Fraction
+
+    name: ClassVar[str] = "l2"
+    claim: ClassVar[ClaimKind] = "ideal"
+
+    @classmethod
+    def calibrate(cls, space: QuerySpace, budget: Budget) -> Self:
+        """Return the mechanism with ``b = Δ2/ε``; a δ in the budget is not used."""
+        cls.check_request(space, budget)
+        b2 = Fraction(space.l2_squared) / require_epsilon(budget) ** 2
+        return cls(space, check_scale(b2))
+
+    @property
+    def scale(self) -> float:
+        """b, rounded up."""
+        return root_up(self.b2)
+
+    @property
+    def variance(self) -> float:
+        """``b² (s+1)``, the squared length shared among s dimensions, and 1/12 for the rounding."""
+        ideal = self.b2 * (self.space.dimension + 1)
+        return float(ideal + Fraction(1, 12))
+
+    @property
+    def tradeoff(self) -> Tradeoff:
+        """Pure ε with ``ε = Δ2/b``, rounded up where it is not rational; in ideal arithmetic."""
+        return approximate(sqrt_up(Fraction(self.space.l2_squared) / self.b2))
+
+    def noises(self, count: int, randomness: Randomness) -> NDArray[np.float64]:
+        """Draw a uniform direction in the subspace, and a Gamma(s) length as a sum of
+        exponentials.
+        """
+        # Normals are alike in all directions, and so is their projection within the subspace.
+        shape = (count, *self.space.shape)
+        normals = scipy.special.ndtri(uniforms(math.prod(shape), randomness))
+        directions = self._project(normals.reshape(shape)).reshape(count, -1)
+        logarithms = np.log(uniforms(count * self.space.dimension, randomness))
+        exponentials = logarithms.reshape(count, -1)
+        # a sum of s exponentials is Gamma(s)
+        gammas = -self.scale * exponentials.sum(axis=1)
+        lengths = gammas / np.linalg.norm(directions, axis=1)
+        return np.asarray((directions * lengths[:, None]).reshape(shape))
+
+    def _project(self, tables: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Project each table: many small ones by the matrix of the projection, whose columns are
+        projected cells.
+        """
+        cells = math.prod(self.space.shape)
+        if cells >= len(tables):
+            return np.stack([self.space.project(table) for table in tables])
+        units = np.eye(cells).reshape(cells, *self.space.shape)
+        columns = np.stack([self.space.project(unit) for unit in units])
+        projected = tables.reshape(-1, cells) @ columns.reshape(cells, -1)
+        return np.asarray(projected.reshape(tables.shape))

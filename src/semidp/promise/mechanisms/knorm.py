@@ -1,26 +1,44 @@
-"""Which ball belongs to a sensitivity space, where its points lie in the table, and the whole
-numbers next to them.
+"""The K-norm mechanism: noise of density ∝ exp(-ε ‖v‖_K) for K = hull(S_a), optimal for pure
+budgets.
 
-From the public statistics alone. The balls themselves are in `table` and `explicit`; the budget,
-and what is said to the user, in `mechanisms`.
+A ball is a value with a norm and a sampler. `place_ball` finds the ball of a sensitivity space,
+where its points lie in the table, and the whole numbers next to them. `knorm_polar` says what a
+ball answers and solves its linear programs; `knorm_tables` has balls of both sides of a table,
+`knorm_balls` those of one side and of any list of vectors.
 """
 
 import itertools
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from semidp.errors import Refused
-from semidp.promise.mechanisms.knorm.explicit import ExplicitBall, PairBall, RowsBall
-from semidp.promise.mechanisms.knorm.polar import NormBall
-from semidp.promise.mechanisms.knorm.table import MOST_FREE_CELLS, ExchangeBall, TableBall
+from semidp.promise.exact import round_up
+from semidp.promise.guarantee import Guarantee
+from semidp.promise.mechanisms.additive import LaplaceMechanism, PureMechanism
+from semidp.promise.mechanisms.knorm_balls import ExplicitBall, PairBall, RowsBall
+from semidp.promise.mechanisms.knorm_polar import NormBall, knorm_noise, noise_moment
+from semidp.promise.mechanisms.knorm_tables import MOST_FREE_CELLS, ExchangeBall, TableBall
+from semidp.promise.mechanisms.mechanism import (
+    ClaimKind,
+    cell_weights,
+    check_scale,
+    require_epsilon,
+)
+from semidp.promise.noise.randomness import Randomness, generator
+from semidp.promise.progress import Progress, silent
 from semidp.promise.schema.margins import Floats
 from semidp.promise.sensitivity.query_space import MatrixForm, QuerySpace, RowsForm
+from semidp.promise.spaces.adjacency import Adjacency
+from semidp.promise.tradeoff.budget import Budget, approximate
+from semidp.promise.tradeoff.function import Tradeoff
 
 Integers = NDArray[np.int64]
 
@@ -187,7 +205,7 @@ def place_ball(space: QuerySpace) -> PlacedBall:
     >>> from semidp.promise.sensitivity.table_spaces import sensitivity_space
     >>> from semidp.promise.schema.features import Feature
     >>> from semidp.promise.schema.schema import Schema
-    >>> from semidp.promise.schema.counts import Table
+    >>> from semidp.promise.schema.schema import Table
     >>> table = Table(
     ...     Schema([Feature("sex", "fm"), Feature("region", "nsw")]), [[1, 0, 3], [4, 0, 6]]
     ... )
@@ -326,3 +344,191 @@ def whole_points(vectors: Integers) -> Integers:
     reduced = fmpz_mat(basis).lll().tolist()
     points = [list(map(int, row)) for row in reduced]
     return np.array(points, dtype=np.int64)
+
+
+_PROBES = 8  # points at which two covariances are compared
+
+
+_ROUNDING = 1 / 12
+
+
+@dataclass(frozen=True, eq=False)
+class KNormMechanism(PureMechanism):
+    """Noise of density ``∝ exp(-ε ‖v‖_K)`` on the span of S_a, K = hull(S_a): pure ε (Cho and Awan,
+    Algorithm 3).
+
+    ``v = r U`` with U uniform in K and ``r ~ Gamma(s + 1, rate ε)``, s = rank(S_a). The noise is
+    rounded to whole numbers in coordinates of the tables with zero margins, which is
+    post-processing since every table of D_t is whole there. All errors are known before anything is
+    drawn: constants of the ball, or a pilot that sees no data, plus the variance of the rounding.
+
+    Parameters
+    ----------
+    epsilon
+        ε, exact.
+
+    Examples
+    --------
+    >>> from semidp.promise.mechanisms.examples import two_way
+    >>> from semidp.promise.noise.randomness import SeededRandomness
+    >>> space, table = two_way()
+    >>> mechanism = KNormMechanism.calibrate(space, Budget.pure(1))
+    >>> round(mechanism.expected_l2, 3), mechanism.claim
+    (4.546, 'ideal')
+    >>> noisy = mechanism.apply(table, SeededRandomness(1)).noisy
+    >>> (noisy.sum(axis=0) == table.counts.sum(axis=0)).all() and (
+    ...     noisy.sum(axis=1) == table.counts.sum(axis=1)
+    ... ).all()
+    np.True_
+    """
+
+    scale_powers: ClassVar[Mapping[str, int]] = {"epsilon": -1}
+
+    epsilon: Fraction
+    progress: Progress = silent
+
+    keeps_totals: ClassVar[bool] = True
+    known_elsewhere: ClassVar[bool] = False  # its noise has the shape of one space
+    name: ClassVar[str] = "k-norm"
+    claim: ClassVar[ClaimKind] = "ideal"
+
+    @classmethod
+    def calibrate(cls, space: QuerySpace, budget: Budget) -> Self:
+        """Return the mechanism with rate ε; a δ in the budget is not used. Refuse what takes too
+        long to draw.
+        """
+        cls.check_request(space, budget)
+        epsilon = require_epsilon(budget)
+        check_scale(1 / epsilon**2)
+        # The ball is placed now, so that what cannot be drawn is refused before noise is drawn.
+        mechanism = cls(space, epsilon)
+        try:
+            ball = mechanism.placed_ball.ball
+        except Refused as refusal:
+            laplace = LaplaceMechanism.calibrate(space, budget)
+            raise Refused(
+                f"{refusal} (laplace has an expected loss of {laplace.expected_l2:.4g} here)"
+            ) from None
+        if isinstance(ball, TableBall) and ball.dimension > MOST_FREE_CELLS:
+            laplace = LaplaceMechanism.calibrate(space, budget)
+            laplace_loss = f"{laplace.expected_l2:.4g}"
+            knorm_loss = f"{mechanism.expected_l2:.4g}"
+            raise Refused(
+                f"k-norm draws two-way tables of at most {MOST_FREE_CELLS} free cells and this one"
+                f" has {ball.dimension}: use laplace, with an expected loss of"
+                f" {laplace_loss} where k-norm would have about {knorm_loss}"
+            )
+        return mechanism
+
+    def reporting(self, progress: Progress) -> Self:
+        """Return a copy that reports how far a long draw has come."""
+        return replace(self, progress=progress)
+
+    @cached_property
+    def placed_ball(self) -> PlacedBall:
+        """The ball K and its place in the table."""
+        return place_ball(self.space)
+
+    @property
+    def rate(self) -> Fraction:
+        """ε, divided by how many times the ball contains the space."""
+        return self.epsilon / self.placed_ball.stretch
+
+    @property
+    def scale(self) -> float:
+        """One over the rate, rounded up."""
+        return round_up(1 / self.rate)
+
+    @property
+    def variance(self) -> float:
+        """The expected squared loss for each free direction of the table."""
+        moment = noise_moment(self.placed_ball.ball, self.rate)
+        roundings = float(self.placed_ball.rounding_counts.sum())
+        total = moment + _ROUNDING * roundings
+        return total / self.space.dimension
+
+    @property
+    def tradeoff(self) -> Tradeoff:
+        """Pure ε, in ideal arithmetic."""
+        return approximate(self.epsilon)
+
+    def under(self, adjacency: Adjacency) -> Guarantee:
+        """Return what follows from the pairs alone: for any a records f∘…∘f, and for fewer pairs
+        the same f.
+        """
+        mine = self.guarantee
+        same_curve = Guarantee(mine.dataspace, adjacency, mine.tradeoff)
+        if adjacency == mine.adjacency or mine.covers(same_curve):
+            return same_curve
+        if mine.adjacency.steps(adjacency) is None:
+            raise Refused(
+                "what k-norm noise guarantees for more pairs is not known: calibrate it for them"
+            )
+        return mine.for_any_records(adjacency.a, adjacency.protection)
+
+    def standard_errors(self) -> NDArray[np.float64]:
+        """Return the standard error of each cell."""
+        noise = self.gain * self.placed_ball.ball.variances()
+        squares = noise + _ROUNDING * self.placed_ball.rounding_counts
+        return np.sqrt(self.placed_ball.place(squares).astype(np.float64))
+
+    def standard_error(self, weights: ArrayLike) -> float:
+        """Return the standard error of a weighted sum of cells."""
+        inner = self.placed_ball.take(cell_weights(weights, self.space))
+        rounding = (self.placed_ball.rounding_coefficients(inner) ** 2).sum()
+        noise = self.gain * self.placed_ball.ball.spread(inner)
+        return math.sqrt(noise + _ROUNDING * float(rounding))
+
+    @cached_property
+    def unrounded_variance(self) -> float | None:
+        """Variance before rounding in every free direction of the table; None where directions
+        differ.
+
+        Two-way tables with both totals published, and rows of equal length with published totals,
+        allow no other covariance by their symmetry. Rows of unequal length and listed moves have
+        directions that differ.
+
+        >>> from semidp.promise.mechanisms.examples import two_way
+        >>> mechanism = KNormMechanism.calibrate(two_way()[0], Budget.pure(1))
+        >>> mechanism.unrounded_variance < mechanism.variance
+        True
+        """
+        if isinstance(self.placed_ball, PlacedList):
+            return None
+        variance = noise_moment(self.placed_ball.ball, self.rate) / self.space.dimension
+        # Two quadratic forms that agree at random points are the same; the points are always these.
+        shape = (_PROBES, *self.space.shape)
+        for probe in np.random.default_rng(0).normal(size=shape):
+            centred = self.space.project(probe)
+            inner = self.placed_ball.take(centred)
+            spread = self.gain * self.placed_ball.ball.spread(inner)
+            equal_spread = variance * float((centred**2).sum())
+            if not math.isclose(spread, equal_spread, rel_tol=1e-6):
+                return None
+        return variance
+
+    def rounding_terms(self, weights: ArrayLike) -> NDArray[np.float64]:
+        """Coefficients of the rounding errors in a weighted sum of cells, each times the root of
+        1/12.
+
+        The covariance that rounding adds to two sums is the product of their coefficients.
+        """
+        inner = self.placed_ball.take(cell_weights(weights, self.space))
+        return math.sqrt(_ROUNDING) * self.placed_ball.rounding_coefficients(inner)
+
+    def noises(self, count: int, randomness: Randomness) -> NDArray[np.int64]:
+        """Draw whole noise with zero margins."""
+        source = generator(randomness)
+        drawn = knorm_noise(self.placed_ball.ball, self.rate, count, source, self.progress)
+        return self.placed_ball.place(self.placed_ball.round_point(drawn)).astype(np.int64)
+
+    def publish(self, noisy: NDArray[Any]) -> NDArray[np.float64]:
+        """Return the noisy table as it is: its totals are exact already."""
+        return noisy.astype(np.float64)
+
+    @property
+    def gain(self) -> float:
+        """``E r²``: what turns moments of the uniform point into those of the noise."""
+        # r is Gamma(s + 1) and not Gamma(s), since U is uniform in K and not on its boundary.
+        s = self.placed_ball.ball.dimension
+        return (s + 1) * (s + 2) * self.scale**2

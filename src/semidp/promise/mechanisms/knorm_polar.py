@@ -68,7 +68,7 @@ def pilot() -> Generator:
 def second_moment(ball: NormBall) -> float:
     """Return ``E ||U||²`` for a uniform point U of the ball.
 
-    >>> from semidp.promise.mechanisms.knorm.explicit import PairBall
+    >>> from semidp.promise.mechanisms.knorm_balls import PairBall
     >>> second_moment(PairBall(2))
     1.3333333333333333
     """
@@ -86,7 +86,7 @@ def knorm_noise(
 
     Examples
     --------
-    >>> from semidp.promise.mechanisms.knorm.explicit import PairBall
+    >>> from semidp.promise.mechanisms.knorm_balls import PairBall
     >>> knorm_noise(PairBall(3), Fraction(1, 2), 4, np.random.default_rng(0)).shape
     (4, 2, 3)
     """
@@ -101,7 +101,7 @@ def knorm_noise(
 def noise_moment(ball: NormBall, epsilon: Fraction) -> float:
     """Return ``E||v||² = (s+1)(s+2) E||U||² / ε²`` of K-norm noise.
 
-    >>> from semidp.promise.mechanisms.knorm.explicit import PairBall
+    >>> from semidp.promise.mechanisms.knorm_balls import PairBall
     >>> round(noise_moment(PairBall(2), Fraction(1)), 9)
     8.0
     """

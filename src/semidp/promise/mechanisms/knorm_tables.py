@@ -1,10 +1,10 @@
 """The ball of tables with both margins published: K = hull(S_2) or hull(S_3), three levels or more
 on both sides.
 
-Its norm by closed form (three rows), by facets (4 x 4) or by linear program (`polar`), and its
-uniform point by rejection from an l1 envelope; facets and second moments are known before anything
-is drawn. Exchanges of a table with one published side and two levels on a side have the ball of a
-table with one more row.
+Its norm by closed form (three rows), by facets (4 x 4) or by linear program (`knorm_polar`), and
+its uniform point by rejection from an l1 envelope; facets and second moments are known before
+anything is drawn. Exchanges of a table with one published side and two levels on a side have the
+ball of a table with one more row.
 """
 
 import itertools
@@ -17,8 +17,8 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from semidp.errors import InputError
-from semidp.promise.mechanisms.knorm.explicit import PairBall, root_directions
-from semidp.promise.mechanisms.knorm.polar import MARGIN, TablePolar, half_l1
+from semidp.promise.mechanisms.knorm_balls import PairBall, root_directions
+from semidp.promise.mechanisms.knorm_polar import MARGIN, TablePolar, half_l1
 from semidp.promise.progress import Progress, silent
 from semidp.promise.schema.margins import Floats
 

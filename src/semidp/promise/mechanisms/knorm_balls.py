@@ -4,7 +4,7 @@ them.
 The ball of a list, rank-deficient or not, is the hull of the vectors and their negatives: the norm
 by one generic linear program, the uniform point by the paper's rejection from a cube (Cho and Awan,
 Algorithm 3). Closed forms serve one published side of a table (rows, or only the total) and tables
-with two levels on one side. Tables with three levels or more on both sides are in `table`.
+with two levels on one side. Tables with three levels or more on both sides are in `knorm_tables`.
 """
 
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from semidp.errors import InputError
-from semidp.promise.mechanisms.knorm.polar import MARGIN, LinearProgram, Rationals, is_inside, pilot
+from semidp.promise.mechanisms.knorm_polar import MARGIN, LinearProgram, Rationals, is_inside, pilot
 from semidp.promise.progress import Progress, silent
 from semidp.promise.schema.margins import Floats
 
@@ -249,7 +249,7 @@ def root_directions(size: int, columns: int, generator: Generator) -> Floats:
     normalised volume ``C(c-2, |P|-1)``; so P is the part below c of a uniform (c-1)-subset of 2c-2
     things, and |P| is hypergeometric.
 
-    >>> from semidp.promise.mechanisms.knorm.polar import half_l1
+    >>> from semidp.promise.mechanisms.knorm_polar import half_l1
     >>> point = root_directions(1, 4, np.random.default_rng(0))
     >>> bool(abs(point.sum()) < 1e-15), bool(abs(half_l1(point)[0] - 1) < 1e-15)
     (True, True)
