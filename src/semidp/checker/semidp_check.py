@@ -106,7 +106,6 @@ def list_rules():
     sums | D1, D2 <= a(u - l) for groups of exact sizes | group_sums, several_group_sums
     sums by exchange | two groups of exact sizes, one value each | exchange_group_sums
     replaced values | any a records replace a values of groups, one exchange two | pen
-    moments | X'y moves by (u - l) times a rows, if the sum of rows is exact | pen
     ranks | a replaced value moves every rank of its group by at most 1 | pen
     one cell | x11 moves by a quarter of the sum of absolute changes | pen
     patterns | all ways to place the records of a move in the trees of features | pen
@@ -198,8 +197,7 @@ class Query(namedtuple("Query", "kind depths outcome rows space", defaults=((), 
     the mean of the siblings is subtracted; it is measured times the product of the sibling counts,
     which makes it whole. `sums`: of an outcome (a feature, and the name of its values) over the
     cells, for records with the labels in `rows`. `ranks`: numbers of values up to each, likewise.
-    `moments`: sums of a row for each cell (`rows`) times the outcome. `cell`: the count of records
-    with the labels in `rows`.
+    `cell`: the count of records with the labels in `rows`.
     """
 
     def role(self, f):
@@ -279,50 +277,24 @@ def load_document(folder):
 
 
 def build_release(folder, document):
-    """The release as plain values; a combination has the parts of the releases it was made of."""
-    folders, parts = [folder / each["folder"] for each in document.get("combination", [])], []
-    inner = [load_document(each) for each in folders]
+    """The release as plain values."""
+    if "combination" in document:
+        raise NotCovered("a combination: check the releases that it was made of")
     if document["guarantee"] is None:
         raise NotCovered("the release states no guarantee")
-    plan = join_plans(document, inner) if inner else document["plan"]
+    plan = document["plan"]
     spaces, promise = read_spaces(document["dataspace"], plan), read_promise(plan, document)
-    for each in inner:
-        check_source(each, document, plan)
-        everyone = each["plan"]["adjacency"] in ("worst-case", "exchange")
-        promise = promise._replace(everyone=promise.everyone or everyone)
-    for place, each in zip([folder, *folders], [{**document, "plan": plan}, *inner]):
-        results = read_parts(Source(place, each, spaces))
-        if place != folder:  # stated under promises of their own
-            results = [part._replace(stated=[]) for part in results]
-        parts += results
+    parts = read_parts(Source(folder, document, spaces))
     deltas = (plan.get("report_delta", document["report_delta"]), document["report_delta"])
     delta = min(Fraction(str(delta)) for delta in deltas)
     stated = [read_guarantee(document["guarantee"])]
     stated.append(Guarantee("epsilon", Fraction(document["epsilon"]), delta))
     if document["budget"] is not None:
         stated.append(read_guarantee(document["budget"]))
-    notes = [] if document["private"] else ["note: noise from a seed, so it is not private"]
+    notes = ["note: noise from a seed, so it is not private"] * (not document["private"])
+    # a person's loss over periods is stated by the ledger, not by a release
+    notes += ["note: the loss over periods is not covered: see the ledger"] * ("period" in plan)
     return Release(spaces, promise, parts, stated, notes)
-
-
-def join_plans(document, inner):
-    """What a combination publishes exactly, and its promise: it has no plan of its own."""
-    if any("combination" in each or "link" in each["dataspace"] for each in inner):
-        raise NotCovered("a combination of combinations or of linked files")
-    plan = {"invariants": [names for each in inner for names in each["plan"]["invariants"]]}
-    plan["adjacency"] = "exchange" if document["a"].get("kind") == "exchange" else "its number"
-    if "most" in inner[0]["plan"]:
-        plan["most"] = inner[0]["plan"]["most"]
-    return plan
-
-
-def check_source(inner, document, plan):
-    """A release in a combination has the same records, levels and promise, and no other totals."""
-    ours, theirs = [plan.get("most", 1)], [inner["plan"].get("most", 1)]
-    for facts, space in ((ours, document["dataspace"]), (theirs, inner["dataspace"])):
-        facts += [space["n"], *space["margins"], *space["schema"]["feature"]]
-    if not all(each in ours for each in theirs):
-        raise NotCovered("combined releases with different levels, totals or persons")
 
 
 def read_parts(source):
@@ -331,7 +303,7 @@ def read_parts(source):
     for key, entries in source.document.items():
         if key in READERS:
             parts += [read_part(source, key, entry) for entry in entries]
-        elif key not in ("plan", "combination", "combined") and may_hold_results(entries):
+        elif key != "plan" and may_hold_results(entries):
             parts.append(Part(key, [], [], [], "results of a kind that is unknown here"))
     return parts
 
@@ -383,13 +355,13 @@ def read_margin(public, margin):
     """The depths of an exact margin, and its counts by cell: a node of every feature."""
     depths = depths_of(public, margin["features"])
     order = list(dict.fromkeys(find_place(public, name)[0] for name in margin["features"]))
-    counts, values = {}, [whole_number(count) for count in margin["counts"]]
+    cells, counts = [], [whole_number(count) for count in margin["counts"]]
     for nodes in itertools.product(*(public.features[f].nodes(depths[f]) for f in order)):
         at = dict(zip(order, nodes))
-        counts[tuple(at.get(f, ()) for f in range(len(depths)))] = len(counts)
-    if len(counts) != len(values) or sum(values) != public.n:
+        cells.append(tuple(at.get(f, ()) for f in range(len(depths))))
+    if len(cells) != len(counts) or sum(counts) != public.n:
         raise Unreadable(f"the margin {margin['features']} does not fit its levels, or n")
-    return depths, dict(zip(counts, values))
+    return depths, dict(zip(cells, counts))
 
 
 def read_feature(entry):
@@ -558,20 +530,19 @@ def find_outcome(public, key, asked, entry):
     """The feature that an outcome is, and the name of its values; a new one if it is private."""
     column, _, level = asked["column"].partition("=")
     name, (find_vector, corners) = f"{key} {asked['name']}", describe_values(key, asked, entry)
-    known = [f for f, feature in enumerate(public.features) if column in feature.names]
-    if not known:
-        known = [len(public.features)]
+    places = [f for f, feature in enumerate(public.features) if column in feature.names]
+    number = places[0] if places else len(public.features)
+    if not places:
         public.features.append(Feature((name,), [()]))
-        for number, (depths, counts) in enumerate(public.margins):
-            counts = {(*cell, ()): count for cell, count in counts.items()}
-            public.margins[number] = ((*depths, 0), counts)
-    feature = public.features[known[0]]
+        for i, (depths, counts) in enumerate(public.margins):
+            public.margins[i] = (*depths, 0), {(*cell, ()): k for cell, k in counts.items()}
+    feature = public.features[number]
     if len(feature.leaves[0]) < len(feature.names):  # any value, below every level if there are any
         leaves = [(*leaf, f"{column} {k}") for leaf in feature.leaves for k in range(len(corners))]
         values = dict(zip(leaves, align_vectors(corners) * len(feature.leaves)))
         is_partial = key in ("quantile", "distribution")
-        public.features[known[0]] = Feature(feature.names, leaves, {name: values}, is_partial)
-        return known[0], name
+        public.features[number] = Feature(feature.names, leaves, {name: values}, is_partial)
+        return number, name
     if key in ("answered", "quantile"):
         raise NotCovered(f"{key} of {column!r}, which the public schema has as a feature")
     labels = [leaf[feature.names.index(column)] for leaf in feature.leaves]
@@ -581,7 +552,7 @@ def find_outcome(public, key, asked, entry):
     except ValueError:
         raise NotCovered(f"the levels of {column!r} are no values on its grid") from None
     feature.values[name] = dict(zip(feature.leaves, vectors))
-    return known[0], name
+    return number, name
 
 
 def describe_values(key, asked, entry):
@@ -652,39 +623,19 @@ def read_sums(source, key, asked, entry, part):
 
 
 def read_regression(source, key, asked, entry, part):
-    """Sums by groups, or X'y of a design: a row for each cell of its features."""
+    """Sums by groups. What other designs measure, X'y, is not covered."""
     query, public = entry["query"], source.spaces[0]
-    agrees = set(asked["factors"]) <= set(itertools.chain(*query.get("by", [asked["factors"]])))
+    if query["kind"] != "sums":
+        raise NotCovered("a design that is not measured by groups")
+    agrees = set(asked["factors"]) <= set(itertools.chain(*query["by"]))
     for name in ("column", "bounds", "grid"):
         agrees = agrees and query[name] == asked.get(name, query[name])
     if not agrees:
         raise Unreadable("a regression measures something else than the plan asks for")
-    products = query.get("by") or [column["features"] for column in query["columns"]]
-    for first, second in itertools.product(products, repeat=2):  # X'X is published exactly
+    for first, second in itertools.product(query["by"], repeat=2):  # X'X is published exactly
         if not is_fixed(public, depths_of(public, [*first, *second])):
             raise NotCovered("a design whose products of columns exact totals do not sum")
-    if query["kind"] == "sums":
-        read_sums(source, key, {**asked, "by": query["by"]}, entry, part)
-        return
-    outcome, columns, rows = find_outcome(public, key, asked, entry), [], []
-    for column in query["columns"]:
-        places = [find_place(public, name) for name in column["features"]]
-        cells = itertools.product(*(public.features[f].nodes(depth) for f, depth in places))
-        values = map(Fraction, column["values"])
-        columns.append((places, dict(zip(cells, values, strict=True))))
-    depths = depths_of(public, itertools.chain(*(each["features"] for each in query["columns"])))
-    for cell in list_cells(public.features, depths):
-        row = []
-        for places, values in columns:
-            row.append(values[tuple(cell[f][:depth] for f, depth in places)])
-        if "combination" in query:
-            mixtures = [map(Fraction, weights) for weights in query["combination"]]
-            row = [sum(map(Fraction.__mul__, weights, row)) for weights in mixtures]
-        if any(value.denominator > 1 for value in row):
-            raise NotCovered("a design that is not in whole numbers")
-        rows.append((cell, tuple(row)))
-    noise = read_noise(entry["noise"])
-    part.measured.append((Query("moments", depths, outcome, tuple(rows)), noise))
+    read_sums(source, key, {**asked, "by": query["by"]}, entry, part)
 
 
 def read_odds_ratio(source, _, asked, entry, part):
@@ -739,18 +690,17 @@ def read_guarantee(document, key=None):
 # --- 4 the public facts: what can occur, and what the totals fix ---------------------------------
 
 
-def kept_feature(public, number):
-    """A feature without the levels that a published count of 0 rules out."""
-    feature, leaves = public.features[number], public.features[number].leaves
-    for depths, counts in public.margins:
-        inhabited = {cell[number] for cell, count in counts.items() if count}
-        leaves = [leaf for leaf in leaves if leaf[: depths[number]] in inhabited]
-    return Feature(feature.names, leaves, feature.values, feature.is_partial)
-
-
 def drop_empty_levels(public):
-    """The same public facts over the levels that can occur; where one can, no margin shows it."""
-    features, margins = [kept_feature(public, f) for f in range(len(public.features))], []
+    """The same public facts without the levels that a published count of 0 rules out; a feature of
+    which one node is left is in no margin.
+    """
+    features, margins = [], []
+    for number, feature in enumerate(public.features):
+        leaves = feature.leaves
+        for depths, counts in public.margins:
+            inhabited = {cell[number] for cell, count in counts.items() if count}
+            leaves = [leaf for leaf in leaves if leaf[: depths[number]] in inhabited]
+        features.append(Feature(feature.names, leaves, feature.values, feature.is_partial))
     for depths, counts in public.margins:
         visible = show_depths(features, depths)
         margins.append((visible, roll_up(counts, visible)))
@@ -865,7 +815,7 @@ def find_reach(public):
         if sum(min(counts.values()) for _, counts in margins) <= public.n - 1:
             return q + 1, q + 1, "reach"
         return 1, q, "reach, rarest totals overlap"
-    if not public.zeros and is_decomposable([d for d, _ in margins]):
+    if not public.zeros and is_decomposable([list_variables(depths) for depths, _ in margins]):
         return 1, q + 1, "reach, junction tree"
     if q <= 2 and are_disjoint(margins):
         least = min(len(counts) for _, counts in margins) if q == 2 else 1
@@ -874,6 +824,11 @@ def find_reach(public):
     if sizes:
         return 1, 1 + 2 * sizes[1], "reach, circle"
     return 1, None, "reach by listing"
+
+
+def list_variables(depths):
+    """The variables of a margin: depth k of a feature counts as k of them."""
+    return {(f, k) for f, depth in enumerate(depths) for k in range(depth)}
 
 
 def find_circle(public, margins):
@@ -887,34 +842,28 @@ def find_circle(public, margins):
     return sizes if are_pairs and len(used) == 3 and sizes[0] == 2 else []
 
 
-def is_decomposable(vectors):
-    """Whether margins form a junction tree when depth k of a feature counts as k variables: take
-    away a margin whose overlap with all others lies in one of them, until one is left.
+def is_decomposable(sets):
+    """Whether sets of variables form a junction tree: take away one whose overlap with all others
+    lies in one of them, until one is left.
     """
-    sets = []
-    for vector in vectors:
-        sets.append({(f, k) for f, depth in enumerate(vector) for k in range(depth)})
-    while len(sets) > 1:
-        for leaf in sets:
-            remaining = [each for each in sets if each is not leaf]
-            overlap = leaf & set().union(*remaining)
-            if any(overlap <= each for each in remaining):
-                sets = remaining
-                break
-        else:
-            return False
-    return True
+    for leaf in sets:
+        remaining = [each for each in sets if each is not leaf]
+        overlap = leaf & set().union(*remaining)
+        if any(overlap <= each for each in remaining):
+            return is_decomposable(remaining)
+    return len(sets) < 2
 
 
 def check_exchange_conditions(public):
     """Disjoint blocks, and zeros only between published values of one block."""
-    if not are_disjoint(list_blocks(public)):
+    blocks = list_blocks(public)
+    if not are_disjoint(blocks):
         raise NotCovered("exchange with overlapping exact margins")
     for zero in public.zeros:
-        deep = [
-            depths for depths, _ in list_blocks(public) if all(depths[f] >= d for f, d, _ in zero)
-        ]
-        if not deep:
+        needed = [0] * len(public.features)
+        for f, depth, _ in zero:
+            needed[f] = depth
+        if not any(is_below(needed, depths) for depths, _ in blocks):
             raise NotCovered("exchange with structural zeros outside one exact margin")
 
 
@@ -923,14 +872,15 @@ def find_linked_reach(spaces, promise):
     in these or their size, in anything; and the rule.
     """
     (blocks, unit_blocks), inherited = map(list_blocks, spaces), is_inherited(spaces[0], promise)
-    placed = [depths for depths, _ in blocks if meet(depths, inherited)]
-    own = [depths for depths, _ in blocks if meet(depths, [not place for place in inherited])]
+    personal = [not place for place in inherited]
+    placed = sum(meet(depths, inherited) for depths, _ in blocks)
+    handed = sum(meet(depths, personal) for depths, _ in blocks)
     is_unit, rule = promise.protect == "unit", "reach, linked files"
     if any(map(has_impossible_cells, spaces)) or not are_disjoint(blocks):
         raise NotCovered("linked files with impossible combinations or overlapping exact margins")
-    if len(placed) > (not is_unit) or (is_unit and not are_disjoint(unit_blocks)):
+    if placed > (not is_unit) or (is_unit and not are_disjoint(unit_blocks)):
         raise NotCovered("linked files with such exact margins")
-    a, units = 2 + len(own), (4 + 2 * len(own),) * 3
+    a, units = 2 + handed, (4 + 2 * handed,) * 3
     if is_unit:
         q_m, q_u, most, rule = len(blocks), len(unit_blocks), promise.most, "reach, whole units"
         a = most * (1 + q_m + q_u)
@@ -977,11 +927,10 @@ def exchange_moves(blocks, seen, inherited=(), mode="flat"):
     several blocks. Nothing else changes. The reverse direction has the same cost.
 
     *Linked files* (to hunt only). Some features are those of a unit, and x may go to another unit
-    v. To `stay`, nobody moves. With `room` in v, a carrier of such features takes x's whole place.
-    To `swap`, a member of v goes to the place that is free, so every unit keeps its size.
+    v. With `room` in v, a carrier of such features takes x's whole place. To `swap`, a member of v
+    goes to the place that is free, so every unit keeps its size.
     """
-    touched = [{f: block[f] for f in seen if block[f]} for block in blocks]
-    touched = [block for block in touched if block]
+    touched = list(filter(None, (keep_seen(block, seen) for block in blocks)))
     of_unit = {f for f in seen if inherited and inherited[f]}
     for changed in itertools.product(*map(list_subsets, touched)):
         fixed, carried = [], []
@@ -998,19 +947,18 @@ def exchange_moves(blocks, seen, inherited=(), mode="flat"):
                     taken, free = taken | of_unit, letter
                 slots.append((-1, dict.fromkeys(seen, letter)))
                 slots.append((1, {f: 0 if f in taken else letter for f in seen}))
-                for number in numbers:
-                    agree = [(f, 1, letter, depth, True) for f, depth in touched[number].items()]
-                    conditions += agree
+                for f, depth in itertools.chain(*(touched[number].items() for number in numbers)):
+                    conditions.append((f, 1, letter, depth, True))
             if mode == "swap":
                 letter = len(groups) + 2
                 slots.append((-1, {f: 1 if f in of_unit else letter for f in seen}))
                 slots.append((1, {f: free if f in of_unit else letter for f in seen}))
-            elif mode == "stay":
-                conditions += [(f, 0, 1, ANY_DEPTH, True) for f in of_unit]
             yield Move(slots, conditions)
 
 
-ANY_DEPTH = 99
+def keep_seen(block, seen):
+    """The depths of a block by those of its features that are seen."""
+    return {f: block[f] for f in seen if block[f]}
 
 
 def ball_move(margins, seen, orders):
@@ -1020,29 +968,16 @@ def ball_move(margins, seen, orders):
     a, conditions = len(orders[0]), []
     slots = [(-1 if i < a else 1, dict.fromkeys(seen, i)) for i in range(2 * a)]
     for block, order in zip(margins, orders):
-        for i, f in itertools.product(range(a), [f for f in seen if block[f]]):
+        for i, f in itertools.product(range(a), keep_seen(block, seen)):
             conditions.append((f, order[i], a + i, block[f], True))
     return Move(slots, conditions)
 
 
 def ball_moves(margins, seen, a):
-    """All such moves. Records can be renamed: the order of one margin is taken as it is, and the
-    next one up to renaming.
-    """
-    touched = [block for block in margins if any(map(block.__getitem__, seen))]
-    everything = list(itertools.permutations(range(a)))
-    classes = {find_class(order): order for order in everything}
-    choices = [[tuple(range(a))], list(classes.values()), *[everything] * len(touched)]
-    for orders in itertools.product(*choices[: max(1, len(touched))]):
-        yield ball_move(touched, seen, orders)
-
-
-def find_class(order):
-    """How often the powers of an order leave a record in its place: the same after renaming."""
-    powers = [range(len(order))]
-    for _ in order:
-        powers.append([order[place] for place in powers[-1]])
-    return tuple(sum(map(int.__eq__, power, powers[0])) for power in powers)
+    """All such moves. Records can be renamed: the order of one margin is taken as it is."""
+    touched = [block for block in margins if keep_seen(block, seen)]
+    for orders in itertools.product(itertools.permutations(range(a)), repeat=len(touched[1:])):
+        yield ball_move(touched, seen, [tuple(range(a)), *orders])
 
 
 def list_subsets(items):
@@ -1125,7 +1060,7 @@ class WorstCost:
     whole numbers: kernels times sibling counts, weights times a common denominator.
     """
 
-    def __init__(self, features, weighted, limit=300_000):
+    def __init__(self, features, weighted, limit=1_000_000):
         self.features, self.limit, self.best, self.groups = features, limit, 0, {}
         self.seen, exact = sorted(set(itertools.chain(*(q.seen for q, _ in weighted)))), Counter()
         for query, weight in weighted:
@@ -1155,37 +1090,45 @@ class WorstCost:
         options = {f: self._options(f, move, pairs) for f in self.seen}
         order = sorted(self.seen, key=lambda f: len(options[f]))
 
-        def build(features, products):
-            """A tree of choices with the largest cost below: (cost, feature, children)."""
-            if not features:
-                return sum(map(sum, products.values())), None, ()
-            f, children = features[0], []
-            for option in options[f]:
-                self._spend(len(products) * (1 + len(pairs) // 20))
-                below = {}
-                for query, product in products.items():
-                    below[query] = list(map(int.__mul__, product, option[query.role(f)]))
-                children.append(build(features[1:], below))
-            return max(cost for cost, _, _ in children), f, children
+        if not all(options.values()):
+            return
+        trees = []
+        for seen, group in self.groups.items():
+            features = [f for f in order if f in seen]
+            trees.append((features, self._list_costs(group, features, options, factors)))
 
-        def choose(features, trees):
+        def choose(chosen):
             self._spend(1 + len(trees) // 2)
-            bound = sum(cost for cost, _, _ in trees)
+            bound = 0
+            for features, largest in trees:
+                bound += largest[tuple(chosen[f] for f in features if f in chosen)]
             if bound <= self.best:
                 return
-            if not features:
+            if len(chosen) == len(order):
                 self.best = bound
                 return
-            for number in range(len(options[features[0]])):
-                below = [tree[2][number] if tree[1] == features[0] else tree for tree in trees]
-                choose(features[1:], below)
+            feature = order[len(chosen)]
+            for number in range(len(options[feature])):
+                choose({**chosen, feature: number})
 
-        if all(options.values()):
-            trees = []
-            for seen, group in self.groups.items():
-                products = {query: [weight * k for k in factors] for query, weight in group}
-                trees.append(build([f for f in order if f in seen], products))
-            choose(order, trees)
+        choose({})
+
+    def _list_costs(self, group, features, options, factors):
+        """The costs of some queries by the numbers of the options that are chosen for their
+        features; for the first few features the largest cost that can follow.
+        """
+        largest = {}
+        for chosen in itertools.product(*(range(len(options[f])) for f in features)):
+            self._spend(len(group) * (1 + len(factors) // 20))
+            cost = 0
+            for query, weight in group:
+                products = factors
+                for f, number in zip(features, chosen):
+                    products = list(map(int.__mul__, products, options[f][number][query.role(f)]))
+                cost += weight * sum(products)
+            for k in range(len(chosen) + 1):
+                largest[chosen[:k]] = max(cost, largest.get(chosen[:k], cost))
+        return largest
 
     def _options(self, f, move, pairs):
         """For every placement along one feature, the kernels of all pairs of records."""
@@ -1260,7 +1203,6 @@ class Costs:
             self.rules["exact totals"] = None
             return 0, Fraction(0)
         finders = {"sums": self._bound_sums, "ranks": self._bound_sums, "cell": self._bound_cell}
-        finders["moments"] = self._bound_moments
         length, square, rule = finders.get(query.kind, self._bound_table)(query)
         bounds = {} if square is None else {rule: Fraction(square * self.times**2)}
         if is_count or (query.kind == "sums" and not bounds):
@@ -1312,26 +1254,6 @@ class Costs:
             replaced = [1] * min(2, len(counts))
         return far * sum(replaced), square * sum(k * k for k in replaced), rule
 
-    def _bound_moments(self, query):
-        """X'y for a design whose columns are exact in sum: centered at the middle, an outcome in
-        [l, u] moves it by (u - l)|z|; an exchange over one block by (u - l) times the longest row
-        or difference of two rows.
-        """
-        number, name = query.outcome
-        values = list(itertools.chain(*self.public.features[number].values[name].values()))
-        times, zero = max(values) - min(values), (0,) * len(query.rows[0][1])
-        cells = set(list_cells(self.public.features, query.depths))
-        rows = [row for cell, row in query.rows if cell in cells]
-        pairs = itertools.product([zero, *rows], repeat=2)
-        if not self.is_exchange:
-            pairs, times = [(row, zero) for row in rows], times * self.a
-        elif any(m[number] for m in self.margins):
-            raise NotCovered("exchange with a design whose outcome exact totals show")
-        elif sum(1 for margin in self.margins if meet(margin, query.depths)) > 1:
-            raise NotCovered("exchange with a design over several exact margins")
-        far, square = map(max, zip(*(measure_distance(p, q) for p, q in pairs)))
-        return far * times, square * times**2, "moments"
-
     def _bound_cell(self, query):
         """If both margins of a 2 x 2 table are fixed in every stratum, all four cells of a stratum
         move by the same number: x11 by at most a quarter of all absolute changes.
@@ -1350,8 +1272,9 @@ class Costs:
             return {}
         options = [("patterns", self.times, exchange_moves(self.margins, seen))]
         if not self.is_exchange:
-            options = [("patterns", 1, ball_moves(self.margins, seen, self.a))]
-            options = options[: self.a <= 4] + self._single_moves(seen)
+            options = [("patterns", 1, ball_moves(self.margins, seen, self.a))][: self.a <= 4]
+            for margin in [*self.margins, (0,) * len(self.public.features)]:
+                options.append(("pairing", self.a, [ball_move([margin], seen, [(0,)])]))
         for rule, times, moves in options:
             try:
                 cost = WorstCost(self.public.features, weighted).find_largest(moves) * times**2
@@ -1359,11 +1282,6 @@ class Costs:
             except TooMany:
                 continue
         return bounds
-
-    def _single_moves(self, seen):
-        """One record changes and keeps a margin, or any."""
-        margins = [*self.margins, (0,) * len(self.public.features)]
-        return [("pairing", self.a, [ball_move([margin], seen, [(0,)])]) for margin in margins]
 
 
 def ball_norms(public, margins, depths, a):
@@ -1376,17 +1294,17 @@ def ball_norms(public, margins, depths, a):
     an odd a counts as a - 1 (theorem parity).
     """
     visible = [f for f, d in enumerate(depths) if d and len(public.features[f].nodes(d)) > 1]
-    shown = [[f for f in visible if margin[f] >= depths[f]] for margin in margins]
-    shown = [features for features in shown if features]
-    covers = Counter(itertools.chain(*shown))
+    covers, levels = Counter(), []
+    for margin in margins:
+        shown = [f for f in visible if margin[f] >= depths[f]]
+        covers.update(shown)
+        if shown:
+            levels.append(math.prod(len(public.features[f].nodes(depths[f])) for f in shown))
     if not all(covers[f] for f in visible):
         return 2 * a, 2 * a * a, "ball norms, free"
-    levels = []
-    for block in shown:
-        levels.append(math.prod(len(public.features[f].nodes(depths[f])) for f in block))
-    rule, times, weight = "ball norms", 1, Fraction(len(shown), min(covers.values()))
+    rule, times, weight = "ball norms", 1, Fraction(len(levels), min(covers.values()))
     rolled = [tuple(map(min, margin, depths)) for margin in margins]
-    if len(visible) == 3 and len(shown) == 3 and find_circle(public, rolled):
+    if len(visible) == 3 and len(levels) == 3 and find_circle(public, rolled):
         a, rule, times, weight = a // 2, "ball norms, circle", 2, Fraction(2)
     if len(levels) == 2 and min(levels) == 2 and max(covers.values()) == 1 and a % 2:
         a, rule = a - 1, "ball norms, parity"
@@ -1468,8 +1386,7 @@ def list_below(depths):
 
 def is_centered_away(public, depths):
     """Whether every node at the depth of some feature is an only child: its residual is 0."""
-    pairs = zip(public.features, depths)
-    return any(depth and find_scale(f, ("residual", depth)) == 1 for f, depth in pairs)
+    return any(d and find_scale(f, ("residual", d)) == 1 for f, d in zip(public.features, depths))
 
 
 def compose(guarantees):
@@ -1504,7 +1421,7 @@ def implies(proved, stated):
     if proved.kind == "mu":
         return gaussian_delta(proved.value, stated.value) <= stated.delta
     if proved.kind == "rho":
-        return concentrated_holds(proved.value, stated.value, stated.delta)
+        return stated.delta > 0 and concentrated_holds(proved.value, stated.value, stated.delta)
     if stated.delta and not proved.delta:
         return pure_delta(proved, stated.value) <= stated.delta
     mine, theirs = (sorted(g.terms or (g.value,), reverse=True) for g in (proved, stated))
@@ -1519,9 +1436,7 @@ def pure_delta(g, epsilon):
     """An upper bound of delta(epsilon) for composed pure epsilons: each is at most a coin that
     tells the truth with odds exp(e), so sum P(coins) (1 - exp(epsilon - loss))+ is exact.
     """
-    terms, total = g.terms or (g.value,), Fraction(0)
-    if len(terms) > 12:
-        terms = (g.value,)
+    total, terms = Fraction(0), g.terms if 0 < len(g.terms) <= 12 else (g.value,)
     lies = [enclose("exp", -term) for term in terms]
     for signs in itertools.product((1, -1), repeat=len(terms)):
         loss, chance = sum(map(Fraction.__mul__, map(Fraction, signs), terms)), Fraction(1)
@@ -1547,8 +1462,6 @@ def concentrated_holds(rho, epsilon, delta):
 
     Least where rho (x - 1)^2 = ln(1/(x delta)); floats find x, bounds of the logarithms decide.
     """
-    if not delta:
-        return False
     x = 2.0
     for _ in range(100):
         x = 1 + math.sqrt(max(0, -math.log(x * float(delta)) / float(rho)))
@@ -1568,11 +1481,10 @@ def relevant_records(public, measured, limit=400):
     for number, feature in enumerate(public.features):
         depths = [depth for zero in public.zeros for f, depth, _ in zero if f == number]
         depths += [vector[number] for vector in vectors if number < len(vector)]
-        if number in outcomes:
-            leaves.append(feature.corners(max(depths)))
-        else:  # below the deepest depth that anything sees, one leaf stands for all
-            deepest = max(depths, default=0)
-            leaves.append(list({leaf[:deepest]: leaf for leaf in feature.leaves}.values()))
+        deepest = max(depths, default=0)
+        # below the deepest depth that anything sees, one leaf stands for all
+        different = list({leaf[:deepest]: leaf for leaf in feature.leaves}.values())
+        leaves.append(feature.corners(deepest) if number in outcomes else different)
     is_partial = any(public.features[number].is_partial for number in outcomes)
     if is_partial or math.prod(map(len, leaves)) > limit:
         raise TooMany
@@ -1631,16 +1543,16 @@ def list_reach(tables):
     return worst
 
 
-def list_differences(public, promise, a, records, tables, deadline):
+def list_differences(public, promise, records, tables, deadline):
     """Every difference of two datasets of the promise, with one pair for each."""
     differences, blocks = {}, [depths for depths, _ in list_blocks(public)]
     for table in tables:
-        reached = (other for other in tables if count_changes(table, other) <= a)
+        reached = (other for other in tables if count_changes(table, other) <= promise.a)
         if promise.kind == "exchange":
             free = tuple(r for r, count in zip(records, table) for _ in range(count))
             times = min(promise.most, public.n)
-            found = map(Counter, reach_by_exchanges(records, blocks, free, (), times))
-            reached = (tuple(map(counts.__getitem__, records)) for counts in found)
+            results = map(Counter, reach_by_exchanges(records, blocks, free, (), times))
+            reached = (tuple(map(counts.__getitem__, records)) for counts in results)
         for other in reached:
             if time.monotonic() > deadline:
                 raise TooMany
@@ -1653,8 +1565,8 @@ def reach_by_exchanges(records, blocks, free, settled, times):
     record, and what is set carries nothing.
     """
     yield free + settled
-    for others, y in list_exchanges(records, blocks, free) if times else ():
-        yield from reach_by_exchanges(records, blocks, others, (*settled, y), times - 1)
+    for unset, y in list_exchanges(records, blocks, free) if times else ():
+        yield from reach_by_exchanges(records, blocks, unset, (*settled, y), times - 1)
 
 
 def list_exchanges(records, blocks, free):
@@ -1662,14 +1574,14 @@ def list_exchanges(records, blocks, free):
     and what the person has become.
     """
     for x, y in itertools.product(set(free), records):
-        others, choices = list(free), []
-        others.remove(x)
+        unset, choices = list(free), []
+        unset.remove(x)
         changed = [block for block in blocks if cell_at(x, block) != cell_at(y, block)]
         for block in changed:
             cell = cell_at(y, block)
-            choices.append([i for i, other in enumerate(others) if cell_at(other, block) == cell])
+            choices.append([i for i, other in enumerate(unset) if cell_at(other, block) == cell])
         for carriers in itertools.product(*choices):
-            after = [list(record) for record in others]
+            after = [list(record) for record in unset]
             for i, block in zip(carriers, changed):
                 for f in [f for f, d in enumerate(block) if x[f][:d] != y[f][:d]]:
                     after[i][f] = x[f]
@@ -1692,18 +1604,11 @@ def pair_from_tables(records, first, second):
 
 
 def list_changes(public, query, before, after):
-    """What changes in the entries of a query: (change in whole units, units in 1). Of ranks: the
-    number of replaced values of every group.
-    """
+    """What changes in the entries of a query: (change in whole units, units in 1)."""
     totals = Counter()
     for sign, records in ((-1, before), (1, after)):
         for entry, amount in itertools.chain(*(list_entries(public, query, r) for r in records)):
             totals[entry] += sign * amount
-    if query.kind == "ranks":
-        replaced = Counter()
-        for (cell, _), change in totals.items():
-            replaced[cell, 1] += max(change, 0)
-        totals = replaced
     return [(change, units) for (_, units), change in totals.items() if change]
 
 
@@ -1715,12 +1620,8 @@ def list_entries(public, query, record):
         vector = public.features[number].values[name][record[number]]
     if query.kind == "residual":
         return list_residual_entries(public, cell)
-    if query.kind == "moments":
-        return [((i, 1), z * vector[0]) for i, z in enumerate(dict(query.rows)[cell])]
     if not all(record[f][depth - 1] == label for f, depth, label in query.rows):
         return []
-    if query.kind == "ranks":
-        return [((cell, record[number]), 1)]
     return [(((query.kind != "cell" and cell, i), 1), amount) for i, amount in enumerate(vector)]
 
 
@@ -1736,14 +1637,24 @@ def list_residual_entries(public, cell):
         yield (tuple(node for node, _ in each), units), math.prod(share for _, share in each)
 
 
-def measure(public, query, before, after):
-    """The sum of absolute changes of a query and of their squares."""
-    lengths, squares = Counter(), Counter()
-    for change, units in list_changes(public, query, before, after):
-        lengths[units] += abs(change)
-        squares[units] += change * change
-    length = sum(Fraction(total) / units for units, total in lengths.items())
-    return length, sum(Fraction(total) / units**2 for units, total in squares.items())
+def list_shifts(spaces, measured, before, after, space=0):
+    """How far a pair moves every published entry that it moves: (shift, size of the noise in the
+    same units, law).
+    """
+    shifts = []
+    for query, noise in [each for each in measured if each[0].space == space]:
+        unit, power = 2**noise.bits, 1 if noise.law == "Laplace noise" else 2
+        for change, units in list_changes(spaces[space], query, before, after):
+            shifts.append((change * unit, noise.size * (unit * units) ** power, noise.law))
+    return shifts
+
+
+def find_cost(shifts):
+    """What a pair costs: the sum of shift^2 / sigma^2, or of |shift| / scale."""
+    sums = Counter()
+    for shift, size, law in shifts:
+        sums[size] += abs(shift) if law == "Laplace noise" else shift * shift
+    return sum(total / size for size, total in sums.items())
 
 
 def complete(public, before):
@@ -1789,7 +1700,7 @@ def draw_moves(spaces, promise, a, drawer):
     seen, blocks = range(len(public.features)), [depths for depths, _ in maximal_margins(public)]
     moves, is_linked = [], len(spaces) > 1
     if promise.kind == "exchange":
-        modes = ("stay", "swap", "room")[: 3 if has_room(spaces, promise) else 2]
+        modes = ("swap", "room")[: 1 + has_room(spaces, promise)]
         for mode in modes if is_linked else ("flat",):
             moves += itertools.islice(exchange_moves(blocks, seen, inherited, mode), 1000)
         return moves
@@ -1808,29 +1719,11 @@ def has_room(spaces, promise):
     """
     if len(spaces) == 1 or spaces[1].margins:
         return False
-    (members, units), inherited = spaces, is_inherited(spaces[0], promise)
-    size = Fraction(members.n, units.n)
-    for depths, counts in members.margins:
-        if meet(depths, inherited) and min(counts.values()) < 8 * promise.most:
-            return False
-    return 8 * promise.least < 7 * size and 8 * size < 7 * promise.most
-
-
-def list_size_changes(spaces, promise):
-    """Units of the same features between which a member moves: records before and after."""
-    if not has_room(spaces, promise) or promise.derived != ("size",):
-        return
-    number, _ = find_place(spaces[1], "size")
-    leaves = [feature.leaves[0] for feature in spaces[1].features]
-    units = {}
-    for size in spaces[1].features[number].leaves:
-        if size[0].isdecimal():
-            units[int(size[0])] = (*leaves[:number], size, *leaves[number + 1 :])
-    times = 1 if promise.kind == "exchange" else min(promise.a, promise.units[1] // 2)
-    for first, second in itertools.product(units, repeat=2):
-        if {first - 1, second + 1} <= set(units):
-            before = (units[first], units[second]) * times
-            yield before, (units[first - 1], units[second + 1]) * times
+    members, inherited = spaces[0], is_inherited(spaces[0], promise)
+    size = Fraction(members.n, spaces[1].n)
+    at_places = [counts for depths, counts in members.margins if meet(depths, inherited)]
+    are_large = all(min(counts.values()) >= 8 * promise.most for counts in at_places)
+    return are_large and 8 * promise.least < 7 * size and 8 * size < 7 * promise.most
 
 
 class Climber:
@@ -1838,10 +1731,11 @@ class Climber:
     change one at a time as long as the exact totals allow it.
     """
 
-    def __init__(self, public, moves, times, value):
-        self.public, self.moves, self.times, self.value = public, moves, times, value
-        self.margins, self.random, self.leaves = maximal_margins(public), random.Random(0), []
-        for f, feature in enumerate(public.features):
+    def __init__(self, spaces, space, moves, times, measured):
+        self.public, self.moves, self.times = spaces[space], moves, times
+        self.find_shifts = lambda pair: list_shifts(spaces, measured, *pair, space)
+        self.margins, self.random, self.leaves = maximal_margins(self.public), random.Random(0), []
+        for f, feature in enumerate(self.public.features):
             depth = max((depths[f] for depths, _ in self.margins), default=0)
             self.leaves.append(feature.corners(depth))
 
@@ -1855,7 +1749,7 @@ class Climber:
                     return best
                 trial = self._change(move, leaves)
                 pair = self._find_pair(move, trial)
-                value = self.value(*pair) if pair else -1
+                value = find_cost(self.find_shifts(pair)) if pair else -1
                 if value >= current:
                     leaves, current = trial, value
                 best = max(best, (value, pair), key=lambda found: found[0])
@@ -1890,23 +1784,21 @@ class Climber:
     def _fits(self, before, after):
         for depths, counts in self.margins:
             used = Counter(cell_at(record, depths) for record in before)
-            if used != Counter(cell_at(record, depths) for record in after):
-                return False
-            if any(often > counts.get(cell, 0) for cell, often in used.items()):
+            gained = Counter(cell_at(record, depths) for record in after)
+            if used != gained or any(used[cell] > counts.get(cell, 0) for cell in used):
                 return False
         return len(before) <= self.public.n
 
 
-def is_refuted(entries, stated):
-    """Whether the exact laws of the published entries contradict a stated guarantee for this pair;
-    an entry is (shift, size of the noise in the same units, law).
+def is_refuted(shifts, stated):
+    """Whether the exact laws of the published entries contradict a stated guarantee for a pair.
 
     Discrete Laplace: the loss reaches sum |shift|/scale exactly. Gaussian: rho is at least the
     Kullback-Leibler divergence, and so is mu^2/2, because processing cannot enlarge it (a norm
     refutes nothing). Discrete: it is exactly shift^2/(2 sigma^2).
     """
     losses, divergence = Fraction(0), Fraction(0)
-    for shift, size, law in entries:
+    for shift, size, law in shifts:
         if law == "Laplace noise":
             losses += abs(shift) / size
         elif law == "discrete noise":
@@ -1947,7 +1839,7 @@ def rounded_divergence(shift, size):
 
 CONFIRMED, LISTED, WEAKER = "confirmed", "confirmed by listing", "weaker than stated"
 FALSE, UNCOVERED = "false", "not covered"
-SEVERITY = (CONFIRMED, LISTED, WEAKER, UNCOVERED, FALSE)
+# the most severe verdict last
 EXIT_CODES = {CONFIRMED: 0, LISTED: 0, WEAKER: 3, UNCOVERED: 3, FALSE: 1}
 
 
@@ -2030,24 +1922,12 @@ class Checker:
                 reason = f"a(t) = {exact} by listing; {stated} is stated" * (exact > stated)
                 a = max(exact, stated)
                 self.reach = Reach(a, (), a, "reach by listing", reason)
-            a = self.reach.a
-            found = list_differences(self.public, self.promise, a, records, tables, deadline)
+            promise = self.promise._replace(a=self.reach.a)
+            pairs = list_differences(self.public, promise, records, tables, deadline)
         except TooMany:
             return
-        self.listed = [pair_from_tables(records, *pair) for pair in found.values()]
-        self.counts = f"{len(tables)} tables, {len(found)} differences"
-
-    def _value(self, measured, space=0):
-        """What a pair costs, as a function of its records before and after."""
-        public, weighted = self.spaces[space], []
-        for query, noise in measured:
-            if query.space == space:
-                weighted.append((query, 0 if noise.kind == "epsilon" else 1, noise.size))
-
-        def value(*pair):
-            return sum(measure(public, q, *pair)[norm] / size for q, norm, size in weighted)
-
-        return value
+        self.listed = [pair_from_tables(records, *pair) for pair in pairs.values()]
+        self.counts = f"{len(tables)} tables, {len(pairs)} differences"
 
     def _check_part(self, part):
         """Prove, or list; and try to refute in any case."""
@@ -2077,8 +1957,9 @@ class Checker:
             self._list(3000)
         if not self.listed:
             return
-        value, kind = self._value(measured), measured[0][1].kind
-        costs = [value(pair.before, pair.after) for pair in self.listed]
+        kind, costs = measured[0][1].kind, []
+        for pair in self.listed:
+            costs.append(find_cost(list_shifts(self.spaces, measured, *pair[:2])))
         proved = Guarantee(kind, max(costs) / (2 if kind == "rho" else 1))
         finding.settle(proved, ["listing"], LISTED, self.counts)
         self._tell_apart(finding, measured, self.listed[costs.index(max(costs))])
@@ -2091,32 +1972,24 @@ class Checker:
         if finding.verdict == LISTED or laws - {"rounded noise", "discrete noise", "Laplace noise"}:
             return
         best, goals = (0, None, 0), [math.inf]
-        for goal in [finding.proved] if finding.proved else []:
-            goals.append(goal.value * (2 if goal.kind == "rho" else 1))
-        for goal in finding.stated:  # half as much again is enough to refute
-            if goal.kind != "epsilon" or laws == {"Laplace noise"}:
-                goals.append(goal.value * (3 if goal.kind == "rho" else 1.5))
-        for before, after in list_size_changes(self.spaces, self.promise):
-            cost = self._value(measured, 1)(before, after)
-            best = max(best, (cost, Pair(before, after, ()), 1), key=lambda found: found[0])
+        # what is proved cannot be exceeded, and half as much again as is stated refutes it
+        for goal, factor in [(finding.proved, 1), *((each, 1.5) for each in finding.stated)]:
+            if goal and goal.kind in {noise.kind for _, noise in measured}:
+                goals.append(goal.value * factor * (2 if goal.kind == "rho" else 1))
         for space, moves, times in self.hunts:
             share = self.seconds / len(self.hunts) / (1 + len(self.release.parts))
-            climber = Climber(self.spaces[space], moves, times, self._value(measured, space))
+            climber = Climber(self.spaces, space, moves, times, measured)
             cost, pair = climber.climb(time.monotonic() + share, float(min(goals)) * (1 - 1e-9))
             if cost > best[0]:
-                others = () if self.is_linked else complete(self.public, pair[0])
-                best = (cost, Pair(*pair, others), space)
+                unchanged = () if self.is_linked else complete(self.public, pair[0])
+                best = (cost, Pair(*pair, unchanged), space)
         if best[1]:
             self._tell_apart(finding, measured, *best[1:])
 
     def _tell_apart(self, finding, measured, pair, space=0):
         """Call a claim false if the law of what is published tells a pair apart better."""
-        entries = []
-        for query, noise in [each for each in measured if each[0].space == space]:
-            unit, power = 2**noise.bits, 1 if noise.law == "Laplace noise" else 2
-            for change, units in list_changes(self.spaces[space], query, *pair[:2]):
-                entries.append((change * unit, noise.size * (unit * units) ** power, noise.law))
-        if any(is_refuted(entries, stated) for stated in finding.stated):
+        shifts = list_shifts(self.spaces, measured, *pair[:2], space)
+        if any(is_refuted(shifts, stated) for stated in finding.stated):
             finding.verdict, finding.pair = FALSE, pair
 
     def _check_whole(self, findings):
@@ -2140,14 +2013,16 @@ class Checker:
 
 def worst_verdict(findings):
     """The most severe verdict of some findings."""
-    return max((finding.verdict for finding in findings), key=SEVERITY.index, default=CONFIRMED)
+    return max(
+        (finding.verdict for finding in findings), key=list(EXIT_CODES).index, default=CONFIRMED
+    )
 
 
 def check_release(folder, seconds=10):
-    """Check a folder. Returns the verdict, the findings (the whole last) and the release."""
+    """Check a folder. Returns the verdict, the findings (the whole last) and notes."""
     release = read_release(folder)
     findings = Checker(release, seconds).run()
-    return worst_verdict(findings), findings, release
+    return worst_verdict(findings), findings, release.notes
 
 
 def main(arguments=None):
@@ -2156,15 +2031,14 @@ def main(arguments=None):
     parser.add_argument("release", metavar="RELEASE", help="the folder of the release")
     parser.add_argument("--seconds", type=float, default=10, help="to list and hunt (default 10)")
     parser.add_argument("--format", choices=("text", "json"), default="text")
-    options, notes = parser.parse_args(arguments), []
+    options = parser.parse_args(arguments)
     try:
-        verdict, findings, release = check_release(options.release, options.seconds)
-        notes = release.notes
+        verdict, findings, notes = check_release(options.release, options.seconds)
     except Unreadable as error:
         print(f"semidp_check: {error}", file=sys.stderr)
         return 2
     except NotCovered as error:
-        verdict, findings = UNCOVERED, [Finding("the release", [], reason=str(error))]
+        verdict, findings, notes = UNCOVERED, [Finding("the release", [], reason=str(error))], []
     if options.format == "json":
         print(json.dumps(to_json(verdict, findings), indent=2, ensure_ascii=False))
     else:
