@@ -27,8 +27,8 @@ from semidp.inference.unknown_totals import (
 )
 from semidp.promise.noise.distributions import DiscreteGaussian
 from semidp.promise.noise.randomness import SeededRandomness
-from semidp.promise.noise.sums import Weighted
 from semidp.publish import TableRequest, TablesRequest
+from semidp.publish.noise_sums import Weighted
 from semidp.publish.statistics.odds_ratio.umpu import Alternative
 
 NOISE = DiscreteGaussian(Fraction(2))

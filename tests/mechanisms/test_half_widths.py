@@ -20,7 +20,6 @@ from semidp.promise.mechanisms.knorm import KNormMechanism
 from semidp.promise.mechanisms.residual_noise import ResidualMechanism
 from semidp.promise.noise.distributions import DiscreteGaussian, DiscreteLaplace, RoundedGaussian
 from semidp.promise.noise.randomness import SeededRandomness
-from semidp.promise.noise.sums import Weighted, half_width, half_widths, normal_half_width
 from semidp.promise.schema.features import Feature
 from semidp.promise.schema.margins import Chain, Grid
 from semidp.promise.schema.schema import Schema, Table
@@ -38,6 +37,7 @@ from semidp.publish.half_widths import (
     residual_half_widths,
     table_half_widths,
 )
+from semidp.publish.noise_sums import Weighted, half_width, half_widths, normal_half_width
 
 # what intervals were made of before
 NORMAL, LAPLACE = 1.959963984540054, math.log(20) / math.sqrt(2)

@@ -16,6 +16,7 @@ from semidp.promise.ball_arithmetic import ball, precision
 from semidp.promise.noise import lattice, rejection, theta
 from semidp.promise.noise.lattice import LatticeGaussian, OneSidedLatticeGaussian, zero_sum
 from semidp.promise.noise.randomness import SeededRandomness, SystemRandomness
+from semidp.publish.half_widths import lattice_half_width
 
 SHAPES = [(2, 2), (2, 3), (3, 3)]
 SIGMAS = [Fraction(1, 2), Fraction(1), Fraction(2), Fraction(5)]
@@ -210,8 +211,8 @@ def test_the_stated_variance_is_the_true_one_and_95_percent_lie_within_the_half_
         true = float((law.probability * law.last.astype(float) ** 2).sum())
         assert true == pytest.approx(noise.variance, rel=1e-5)
         sizes = np.abs(law.last)
-        assert float(law.probability[sizes <= noise.half_width].sum()) >= 0.95 - 1e-6
-        assert float(law.probability[sizes <= noise.half_width - 1].sum()) < 0.95
+        assert float(law.probability[sizes <= lattice_half_width(noise)].sum()) >= 0.95 - 1e-6
+        assert float(law.probability[sizes <= lattice_half_width(noise) - 1].sum()) < 0.95
 
 
 def test_a_large_table_keeps_its_sums_and_its_variance() -> None:
@@ -291,7 +292,7 @@ def test_the_law_of_a_cell_is_that_of_all_tables() -> None:
     assert checked == 12
     assert LatticeGaussian(8, 8, Fraction(1)).cell_law is None
     assert LatticeGaussian(8, 8, Fraction(1)).variance == pytest.approx(49 / 64)
-    assert LatticeGaussian(1, 8, Fraction(1)).half_width == 0
+    assert lattice_half_width(LatticeGaussian(1, 8, Fraction(1))) == 0
 
 
 def test_the_law_of_a_cell_among_very_many_is_that_of_a_free_cell() -> None:

@@ -14,9 +14,9 @@ from attrs import Attribute, fields_dict, has
 from typer.core import TyperCommand, TyperGroup
 
 from semidp.errors import InputError
-from semidp.promise.exact import is_unicode
 from semidp.publish.settings import list_settings
 from semidp.publish.statistics.setting import Panel, Shape
+from semidp.publish.written_values import is_unicode
 
 
 def option(

@@ -16,13 +16,14 @@ from semidp.inference.independence import Independence
 from semidp.inference.paired_tests import every_pair as every_pair_of
 from semidp.inference.paired_tests import pairs_section
 from semidp.present.release import Release
-from semidp.promise.exact import check_level, exact, plain
+from semidp.promise.exact import exact, plain
 from semidp.promise.files import replace_file
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.publish.plots.style import png
 from semidp.publish.rechecking.release_check import load_consistent
 from semidp.publish.statistics.odds_ratio.umpu import Alternative
 from semidp.publish.statistics.setting import split_names
+from semidp.publish.written_values import check_level
 
 
 @command

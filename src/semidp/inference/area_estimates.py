@@ -36,10 +36,10 @@ from semidp.inference.noisy_files import (
     read_nation,
     read_state,
 )
-from semidp.promise.exact import check_level
 from semidp.promise.files import replace_file
 from semidp.promise.progress import Progress, silent
 from semidp.publish.unfinished import lasting_folder
+from semidp.publish.written_values import check_level
 
 AUTO, ALL, NONE = "auto", "all", "none"
 USES = (AUTO, ALL, NONE)

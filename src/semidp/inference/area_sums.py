@@ -26,8 +26,8 @@ from semidp.inference.measured import (
     measured_table,
     select_public,
 )
-from semidp.promise.exact import check_level
 from semidp.promise.noise.randomness import Randomness, SystemRandomness
+from semidp.publish.written_values import check_level
 
 if TYPE_CHECKING:
     from semidp.publish.release_value import ReleaseValue

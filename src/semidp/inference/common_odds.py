@@ -41,9 +41,10 @@ from semidp.inference.unknown_totals import (
     unknown_totals,
 )
 from semidp.promise.documents import Encodable
-from semidp.promise.exact import bisection, check_level
+from semidp.promise.exact import bisection
 from semidp.promise.noise.randomness import Randomness, SystemRandomness, generator
 from semidp.publish.statistics.odds_ratio.hypergeometric import IntegerLaw, TwoByTwo
+from semidp.publish.written_values import check_level
 
 if TYPE_CHECKING:
     from semidp.publish.release_value import ReleaseValue

@@ -26,12 +26,13 @@ from semidp.errors import InputError, Refused
 from semidp.inference.linear_estimates import SumErrors
 from semidp.inference.measured import measured_table
 from semidp.inference.period_changes import read_group_rows
-from semidp.promise.exact import check_level, exact
-from semidp.promise.noise.sums import half_widths
+from semidp.promise.exact import exact
 from semidp.promise.spaces.dataspace import Dataspace, Margin
+from semidp.publish.noise_sums import half_widths
 from semidp.publish.results.published_table import PublishedTable
 from semidp.publish.statistics.outcomes.group_sums import GroupSums
 from semidp.publish.statistics.protocol.statistic import PublishedStatistic
+from semidp.publish.written_values import check_level
 
 if TYPE_CHECKING:
     from semidp.publish.release_value import ReleaseValue

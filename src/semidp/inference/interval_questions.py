@@ -42,8 +42,8 @@ from semidp.inference.ratios import (
     from_two_rates,
     sampled_comparison,
 )
-from semidp.promise.exact import check_level
 from semidp.promise.noise.randomness import Randomness, SystemRandomness
+from semidp.publish.written_values import check_level
 
 if TYPE_CHECKING:
     from semidp.publish.release_value import ReleaseValue

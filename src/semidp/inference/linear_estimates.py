@@ -24,7 +24,7 @@ from semidp.promise.mechanisms.mechanism import CellByCell, Mechanism, NoNoise
 from semidp.promise.mechanisms.residual_laws import SharedNoise
 from semidp.promise.noise.distributions import CountNoise
 from semidp.promise.noise.randomness import Randomness
-from semidp.promise.noise.sums import Weighted
+from semidp.publish.noise_sums import Weighted
 
 Floats = NDArray[np.float64]
 

@@ -26,9 +26,9 @@ from semidp.inference.measured import (
     measured_table,
     select_public,
 )
-from semidp.promise.exact import check_level
 from semidp.promise.spaces.dataspace import Dataspace
 from semidp.promise.spaces.protection import Protection
+from semidp.publish.written_values import check_level
 
 if TYPE_CHECKING:
     from semidp.publish.release_value import ReleaseValue

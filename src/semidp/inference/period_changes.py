@@ -21,14 +21,14 @@ from semidp.errors import InputError, Refused
 from semidp.inference.linear_estimates import Drawn, DrawnTable, SumErrors, simulated_bound
 from semidp.inference.measured import measured_table
 from semidp.promise.documents import Encodable
-from semidp.promise.exact import check_level
 from semidp.promise.mechanisms.mechanism import CellByCell
 from semidp.promise.noise.randomness import Randomness, SystemRandomness
-from semidp.promise.noise.sums import half_widths
 from semidp.promise.schema.outcome import Outcome
+from semidp.publish.noise_sums import half_widths
 from semidp.publish.results.role_columns import Role, Sheet
 from semidp.publish.statistics.outcomes.group_sums import GroupSums
 from semidp.publish.statistics.protocol.statistic import PublishedStatistic
+from semidp.publish.written_values import check_level
 
 if TYPE_CHECKING:
     from semidp.publish.release_value import ReleaseValue

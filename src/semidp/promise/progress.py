@@ -7,7 +7,6 @@ over two seconds takes a `progress` argument of this type, with `silent` as its 
 
 from collections.abc import Iterable, Sequence
 from html import escape
-from itertools import islice
 from typing import Any, Protocol
 
 
@@ -28,7 +27,6 @@ def silent(task: str, done: float, total: float | None) -> None:
     """
 
 
-SHOWN_ROWS = 20
 _MOST_ITEMS = 6
 _MOST_CHARACTERS = 90
 _CELL = "text-align:left;vertical-align:top;padding:.15em .8em .15em 0"
@@ -49,27 +47,6 @@ def _fact(name: str, text: str) -> str:
     """One line of `facts`."""
     head = f'<th scope="row" style="{_CELL}">{escape(name)}</th>'
     return f'<tr>{head}<td style="{_CELL}">{escape(text)}</td></tr>'
-
-
-def sheet(title: str, header: Sequence[str], rows: Iterable[Sequence[Any]], size: int) -> str:
-    """Return the first rows of a table of `size` rows.
-
-    >>> "and 3 more" in sheet("Sexes", ["sex", "count"], [("f", 1), ("m", 2)], 5)
-    True
-    """
-    heads = "".join(f'<th scope="col">{escape(name)}</th>' for name in header)
-    shown = list(islice(rows, SHOWN_ROWS))
-    lines = "".join(map(_row, shown))
-    left = size - len(shown)
-    more = f"<p>and {left:,} more</p>" if left > 0 else ""
-    table = f"<table><thead><tr>{heads}</tr></thead><tbody>{lines}</tbody></table>"
-    return f"<div><strong>{escape(title)}</strong>{table}{more}</div>"
-
-
-def _row(cells: Sequence[Any]) -> str:
-    """One row of a sheet."""
-    written = [f"<td>{escape(_text(cell))}</td>" for cell in cells]
-    return f"<tr>{''.join(written)}</tr>"
 
 
 def shorten_items(items: Sequence[Any]) -> str:
@@ -94,9 +71,3 @@ def shorten_text(value: Any) -> str:
     if len(text) <= _MOST_CHARACTERS:
         return text
     return f"{text[: _MOST_CHARACTERS - 1]}…"
-
-
-def _text(cell: Any) -> str:
-    if isinstance(cell, float):
-        return f"{cell:.5g}"
-    return f"{cell:,}" if isinstance(cell, int) else str(cell)

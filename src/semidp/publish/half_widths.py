@@ -20,11 +20,12 @@ from semidp.promise.mechanisms.knorm import KNormMechanism, PlacedRows
 from semidp.promise.mechanisms.mechanism import CellByCell, Mechanism, NoNoise
 from semidp.promise.mechanisms.residual_laws import LAWS, NEAR, Conditioning
 from semidp.promise.mechanisms.residual_noise import ResidualMechanism
-from semidp.promise.noise.distributions import CountNoise
+from semidp.promise.noise.distributions import CountNoise, DiscreteGaussian
+from semidp.promise.noise.lattice import SMOOTH, LatticeGaussian, OneSidedLatticeGaussian
 from semidp.promise.noise.randomness import SeededRandomness
-from semidp.promise.noise.sums import LEVEL, Weighted, half_widths
 from semidp.promise.schema.margins import Floats, View, is_within_view, list_axes, trimmed_view
 from semidp.publish.error_patterns import MOST_PATTERNS, find_patterns
+from semidp.publish.noise_sums import LEVEL, Weighted, half_width, half_widths
 
 INTERVALS_BELOW = 10**6
 """Tables of so many cells and more are written without the ends of intervals."""
@@ -83,8 +84,29 @@ def _(mechanism: CellByCell) -> NDArray[np.float64]:
 def _(mechanism: LatticeGaussianMechanism) -> NDArray[np.float64]:
     """All cells of the matrix have the same law."""
     widths = np.zeros(math.prod(mechanism.space.shape))
-    widths[mechanism.matrix_form.cells] = mechanism.sampler.half_width
+    widths[mechanism.matrix_form.cells] = lattice_half_width(mechanism.sampler)
     return widths.reshape(mechanism.space.shape)
+
+
+def lattice_half_width(noise: LatticeGaussian | OneSidedLatticeGaussian) -> int:
+    """Return the least whole h with ``P(|v| <= h) >= 0.95`` for a cell v; a bound of it where the
+    law is not computed.
+    """
+    if noise.free_share == 0:
+        return 0
+    law = noise.cell_law
+    if law is not None:
+        two_sided = 2 * np.cumsum(law[1:])
+        inside = law[0] + np.concatenate([[0.0], two_sided])
+        return int(np.argmax(inside >= LEVEL + 1e-9))
+    # a cell is a discrete Gaussian of variance σ² times its share, to about 10^-8
+    cell_variance = noise.sigma2 * noise.free_share
+    if noise.sigma2 >= SMOOTH:
+        cell = Weighted(DiscreteGaussian(cell_variance), Fraction(1), 1)
+        return int(half_width([cell], LEVEL + 1e-6))
+    # Chernoff: P(|v| > h) <= 2 exp(-h²/2V) with the variance V of the normal law
+    deviations_squared = 2 * math.log(2 / (1 - LEVEL))
+    return math.floor(math.sqrt(deviations_squared * cell_variance))
 
 
 @_find_half_widths.register

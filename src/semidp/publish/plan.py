@@ -15,7 +15,7 @@ from attrs import evolve, field, frozen
 from semidp.errors import InputError, SchemaError
 from semidp.promise.accounting.periods import check_period
 from semidp.promise.documents import from_toml, toml_text
-from semidp.promise.exact import Number, count_noun, exact, flag, only_keys, plain, text, texts
+from semidp.promise.exact import Number, count_noun, exact, plain
 from semidp.promise.progress import facts
 from semidp.promise.schema.features import SIZE, Feature, Nest
 from semidp.promise.schema.schema import Schema, StructuralZero
@@ -26,6 +26,7 @@ from semidp.promise.spaces.protection import MOST_RECORDS, Protect, Protection
 from semidp.promise.tradeoff.budget import Budget
 from semidp.publish.sources.readings import EQUAL, KINDS, both_readings, check_readings
 from semidp.publish.statistics.protocol.requests import read_entries
+from semidp.publish.written_values import flag, only_keys, text, texts
 
 if TYPE_CHECKING:
     from semidp.publish.statistics.protocol.requests import Request

@@ -18,7 +18,6 @@ import numpy as np
 from attrs import evolve
 
 from semidp.errors import InputError, Refused, SemidpError, did_you_mean
-from semidp.promise.exact import texts
 from semidp.promise.guarantee import Guarantee, Scope
 from semidp.promise.mechanisms.mechanism import Mechanism
 from semidp.promise.progress import shorten_text
@@ -39,6 +38,7 @@ from semidp.publish.side_information import (
 from semidp.publish.statistics.parts import Partition, StoredPartition, refuse_changed
 from semidp.publish.statistics.protocol.results import Published
 from semidp.publish.statistics.protocol.statistic import PublishedStatistic
+from semidp.publish.written_values import texts
 
 _ALSO_KNOWN = 8  # features whose counts an attacker may know
 SOURCES = "releases"

@@ -36,11 +36,11 @@ from semidp.promise.guarantee import Guarantee, Scope
 from semidp.promise.mechanisms.mechanism import Mechanism
 from semidp.promise.noise.distributions import CountNoise
 from semidp.promise.noise.randomness import SeededRandomness
-from semidp.promise.noise.sums import Weighted, half_widths
 from semidp.promise.schema.margins import View, list_axes
 from semidp.promise.sensitivity.distribution_space import DistributionSpace
 from semidp.promise.spaces.dataspace import Margin
 from semidp.promise.tradeoff.budget import approximate
+from semidp.publish.noise_sums import Weighted, half_widths
 from semidp.publish.statistics.distribution.distribution_estimates import (
     Floats,
     GroupDistributions,

@@ -18,13 +18,13 @@ from numpy.typing import NDArray
 from semidp.errors import InputError, Refused
 from semidp.inference.linear_estimates import Floats, LinearEstimates
 from semidp.promise.mechanisms.mechanism import Mechanism
-from semidp.promise.noise.sums import LEVEL, half_widths
 from semidp.promise.progress import Progress, silent
 from semidp.promise.schema.margins import Mask, Totals, View, list_axes
 from semidp.promise.schema.schema import Schema
 from semidp.promise.sensitivity.table_spaces import find_possible_cells
 from semidp.promise.spaces.dataspace import RECORD, Dataspace
 from semidp.publish.half_widths import INTERVALS_BELOW
+from semidp.publish.noise_sums import LEVEL, half_widths
 from semidp.publish.results.published_table import FitKind, Fitted, PublishedTable
 from semidp.publish.statistics.protocol.results import Published
 from semidp.publish.statistics.tables.fitting import fit_product

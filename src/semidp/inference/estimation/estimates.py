@@ -33,7 +33,7 @@ from semidp.inference.estimation.passes import (
     gathered_at_roots,
     upward,
 )
-from semidp.promise.exact import check_level
+from semidp.publish.written_values import check_level
 
 
 def estimate(measurements: Measurements) -> "Estimate":

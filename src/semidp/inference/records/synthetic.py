@@ -22,11 +22,12 @@ from semidp.errors import InputError, Occupied, Refused
 from semidp.inference.records.record_cells import TableDistance
 from semidp.inference.records.record_search import Ending
 from semidp.promise.documents import read_document
-from semidp.promise.exact import check_level, format_value
+from semidp.promise.exact import format_value
 from semidp.promise.files import replace_file
 from semidp.promise.schema.margins import View
 from semidp.promise.schema.schema import Schema
 from semidp.publish.results.cells import csv_bytes
+from semidp.publish.written_values import check_level
 
 if TYPE_CHECKING:
     import pandas

@@ -21,11 +21,10 @@ from numpy.typing import NDArray
 from semidp.errors import InputError, Refused
 from semidp.promise.ball_arithmetic import RealBall, ball
 from semidp.promise.noise import theta
-from semidp.promise.noise.distributions import DiscreteGaussian, variance_parameter
+from semidp.promise.noise.distributions import variance_parameter
 from semidp.promise.noise.inversion import LazyUniform
 from semidp.promise.noise.randomness import Randomness, Stream, is_whole
 from semidp.promise.noise.rejection import Floats, Integers, Target, attempt, widths
-from semidp.promise.noise.sums import LEVEL, Weighted, half_width
 
 
 @dataclass(frozen=True)
@@ -122,7 +121,7 @@ def _reduce_fractions(top: Integers, bottom: Integers) -> tuple[Integers, Intege
 
 SMALLEST_SIGMA2 = Fraction(1, 4)
 """The least σ² that is drawn: below it next to no proposal is accepted."""
-_SMOOTH = 4  # σ² from which a cell has the variance σ² times its share, to about 10^-5
+SMOOTH = 4  # σ² from which a cell has the variance σ² times its share, to about 10^-5
 _NEGLIGIBLE = 80.0  # exp(-40) is left out
 _LONGEST = 3_000_000  # terms of a sum on a torus
 _TWO_PI_SQUARED = 2 * math.pi**2
@@ -193,28 +192,6 @@ class _ZeroSums:
         # The law is symmetric: each value above 0 stands for two.
         squares = np.arange(len(law)) ** 2
         return float(2 * (squares * law).sum())
-
-    @property
-    def half_width(self) -> int:
-        """The least whole h with ``P(|v| <= h) >= 0.95`` for a cell v; a bound of it where the law
-        is not computed.
-        """
-        if self.free_share == 0:
-            return 0
-        law = self.cell_law
-        if law is not None:
-            two_sided = 2 * np.cumsum(law[1:])
-            inside = law[0] + np.concatenate([[0.0], two_sided])
-            return int(np.argmax(inside >= LEVEL + 1e-9))
-        # a cell is a discrete Gaussian of variance σ² times its share, to about 10^-8
-        cell_variance = self.sigma2 * self.free_share
-        if self.sigma2 >= _SMOOTH:
-            cell = Weighted(DiscreteGaussian(cell_variance), Fraction(1), 1)
-            return int(half_width([cell], LEVEL + 1e-6))
-        # Chernoff: P(|v| > h) <= 2 exp(-h²/2V) with the variance V of the normal law
-        deviations_squared = 2 * math.log(2 / (1 - LEVEL))
-        bound_squared = deviations_squared * self.sigma2 * self.free_share
-        return math.floor(math.sqrt(bound_squared))
 
     @cached_property
     def cell_law(self) -> Floats | None:
@@ -372,7 +349,7 @@ def _cell_law(rows: int | None, columns: int, sigma2: Fraction) -> Floats | None
     variance = float(sigma2)
     if columns == 1 or rows == 1:
         return np.ones(1)
-    if sigma2 >= _SMOOTH:
+    if sigma2 >= SMOOTH:
         return None
     around = _torus_points(variance, columns)
     turns = _torus_points(variance, rows or 1)

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
+from html import escape
 from itertools import chain, repeat
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,7 +24,7 @@ from numpy.typing import NDArray
 
 from semidp.errors import InputError
 from semidp.promise.documents import LARGEST, digest, read_plain
-from semidp.promise.progress import SHOWN_ROWS, Progress, sheet, silent
+from semidp.promise.progress import Progress, silent
 from semidp.promise.schema.schema import Schema
 from semidp.publish.results.columns import Labels, ParquetFiles, write_parquet
 from semidp.publish.results.texts import row_texts
@@ -37,6 +38,7 @@ PARQUET_FROM = 10**6
 """Tables of so many cells and more are written as Parquet unless said."""
 
 _ROWS = 1 << 16  # rows of a CSV file that are put together at once
+_SHOWN_ROWS = 20  # of a table in a notebook
 
 METADATA = "csv-metadata.json"
 """The name at which readers of CSV on the Web look beside the tables."""
@@ -324,9 +326,9 @@ class PublishedColumns:
 
     def _repr_html_(self) -> str:
         columns = self.columns()
-        rows = zip(*columns.lists(SHOWN_ROWS), strict=True)
+        rows = zip(*columns.lists(_SHOWN_ROWS), strict=True)
         texts = [row_texts(columns.header, row) for row in rows]
-        return sheet(self.name, columns.header, texts, columns.rows)
+        return _build_html_table(self.name, columns.header, texts, columns.rows)
 
 
 def _package(name: str) -> Any:
@@ -466,3 +468,18 @@ class StoredFiles(Mapping[str, bytes]):
         """Rows of the CSV file `name`, the header first."""
         text = self[f"{name}.{Form.csv}"].decode()
         return csv.reader(io.StringIO(text))
+
+
+def _build_html_table(
+    title: str, header: Sequence[str], rows: Sequence[Sequence[str]], size: int
+) -> str:
+    """The first rows of a table of `size` rows, for notebooks."""
+    heads = "".join(f'<th scope="col">{escape(name)}</th>' for name in header)
+    lines = []
+    for row in rows:
+        cells = "".join(f"<td>{escape(text)}</td>" for text in row)
+        lines.append(f"<tr>{cells}</tr>")
+    left = size - len(rows)
+    more = f"<p>and {left:,} more</p>" if left > 0 else ""
+    table = f"<table><thead><tr>{heads}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
+    return f"<div><strong>{escape(title)}</strong>{table}{more}</div>"

@@ -24,8 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.errors import DataError, InputError, did_you_mean
-from semidp.promise.exact import is_unicode
 from semidp.promise.schema.features import value_text
+from semidp.publish.written_values import is_unicode
 
 _DELIMITERS = ",;\t|"
 

@@ -22,7 +22,6 @@ from semidp.promise.exact import Number, exact
 from semidp.promise.mechanisms.mechanism import Mechanism
 from semidp.promise.noise.distributions import CountNoise
 from semidp.promise.noise.randomness import SeededRandomness
-from semidp.promise.noise.sums import Weighted, half_widths
 from semidp.promise.schema.features import Feature
 from semidp.promise.schema.outcome import Outcome
 from semidp.promise.schema.schema import Schema, Table
@@ -34,6 +33,7 @@ from semidp.promise.sensitivity.distribution_space import (
 )
 from semidp.promise.spaces.adjacency import Adjacency, Ball
 from semidp.promise.spaces.dataspace import Dataspace, Margin
+from semidp.publish.noise_sums import Weighted, half_widths
 from semidp.publish.statistics.outcomes.confidence import LEVEL, Intervals
 from semidp.publish.statistics.outcomes.groups import ByBlocks
 from semidp.publish.statistics.outcomes.noise_law import entry_noise_law

@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.errors import InputError
-from semidp.promise.exact import check_level
 from semidp.promise.guarantee import Guarantee
 from semidp.promise.mechanisms.canonical_cell import CanonicalMechanism, CellSpace
 from semidp.promise.mechanisms.mechanism import Measurement
@@ -33,6 +32,7 @@ from semidp.publish.statistics.odds_ratio.hypergeometric import (
     refuse_untestable,
 )
 from semidp.publish.statistics.odds_ratio.umpu import Alternative, Interval, UmpuTest
+from semidp.publish.written_values import check_level
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ import scipy
 from numpy.typing import NDArray
 
 from semidp.errors import InputError, Refused
-from semidp.promise.exact import check_level, whole_bisection
+from semidp.promise.exact import whole_bisection
 from semidp.promise.noise.canonical import Recursive, canonical_noise, find_claimable_curve
 from semidp.promise.noise.randomness import Randomness, SeededRandomness, generator
 from semidp.promise.spaces.adjacency import Adjacency, Ball
@@ -26,6 +26,7 @@ from semidp.promise.tradeoff.polygons import Approximate
 from semidp.promise.tradeoff.smooth import Gaussian
 from semidp.publish.statistics.odds_ratio.hypergeometric import Strata, TwoByTwo
 from semidp.publish.statistics.odds_ratio.umpu import Alternative, UmpuTest
+from semidp.publish.written_values import check_level
 
 _LARGEST = 10**8
 _LONGEST = 100

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from semidp.errors import InputError
 from semidp.promise.confidential import Confidential
-from semidp.promise.exact import Number, check_level, exact, round_down, text, texts
+from semidp.promise.exact import Number, exact, round_down
 from semidp.promise.guarantee import Scope
 from semidp.promise.mechanisms.canonical_cell import CanonicalMechanism, CellSpace
 from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
@@ -34,6 +34,7 @@ from semidp.publish.statistics.protocol.requests import (
     require_budget,
 )
 from semidp.publish.statistics.protocol.statistic import PublishedStatistic
+from semidp.publish.written_values import check_level, text, texts
 
 _FORETOLD = (1.5, 2.0, 3.0)  # odds ratios at which the power is foretold
 _ALPHA = 0.05

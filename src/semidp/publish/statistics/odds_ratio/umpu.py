@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from semidp.errors import InputError, Refused
-from semidp.promise.exact import check_level
 from semidp.promise.noise.canonical import CanonicalNoise, Normal, Tulap
 from semidp.publish.statistics.odds_ratio.hypergeometric import IntegerLaw, Strata, TwoByTwo
+from semidp.publish.written_values import check_level
 
 _BLOCK = 2_000_000  # entries of one (statistics × counts) array
 _FARTHEST = 1400.0  # |log odds ratio| past which an end of an interval is 0 or infinity

@@ -12,7 +12,7 @@ from attrs import Factory, evolve, field, frozen
 from numpy.typing import NDArray
 
 from semidp.errors import InputError
-from semidp.promise.exact import exact, format_value, plain, text, texts
+from semidp.promise.exact import exact, format_value, plain
 from semidp.promise.mechanisms.mechanism import Mechanism
 from semidp.promise.schema.outcome import GRID, Outcome, fine_steps, unit_steps
 from semidp.promise.spaces.dataspace import Margin
@@ -32,6 +32,7 @@ from semidp.publish.statistics.protocol.requests import (
     mechanism_name,
     member,
 )
+from semidp.publish.written_values import text, texts
 
 
 class Statistic(StrEnum):

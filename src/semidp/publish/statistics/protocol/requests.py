@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from semidp.errors import InputError
 from semidp.promise.confidential import Confidential
-from semidp.promise.exact import only_keys, plain, text
+from semidp.promise.exact import plain
 from semidp.promise.guarantee import Scope
 from semidp.promise.mechanisms.branch_noise import Cut
 from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
@@ -31,6 +31,7 @@ from semidp.publish.results.texts import scale_text
 from semidp.publish.selection import AUTO, NAMES, select_mechanism
 from semidp.publish.sources.reader import Reader
 from semidp.publish.statistics.parts import Part, PartWork
+from semidp.publish.written_values import only_keys, text
 
 if TYPE_CHECKING:
     from semidp.publish.statistics.protocol.results import Published

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from semidp.errors import InputError
 from semidp.promise.confidential import Confidential
-from semidp.promise.exact import texts
 from semidp.promise.guarantee import Scope
 from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
 from semidp.promise.progress import Progress
@@ -51,6 +50,7 @@ from semidp.publish.statistics.regression.linear import (
 from semidp.publish.statistics.regression.logistic import LogisticFit, joint_counts
 from semidp.publish.statistics.regression.published import publish_regression
 from semidp.publish.statistics.regression.routes import route_values
+from semidp.publish.written_values import texts
 
 
 class Model(StrEnum):

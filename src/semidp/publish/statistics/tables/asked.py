@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from attrs import evolve, field, frozen
 
 from semidp.errors import InputError
-from semidp.promise.exact import Number, exact, positive, texts
+from semidp.promise.exact import Number, exact, positive
 from semidp.promise.mechanisms.placement import Objective
 from semidp.promise.tradeoff.budget import Budget
 from semidp.publish.results.published_table import UNNAMED, FitKind
@@ -21,6 +21,7 @@ from semidp.publish.statistics.protocol.requests import (
     mechanism_name,
     member,
 )
+from semidp.publish.written_values import texts
 
 if TYPE_CHECKING:
     from semidp.publish.statistics.protocol.requests import Request

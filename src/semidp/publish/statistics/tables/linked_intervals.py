@@ -16,12 +16,12 @@ import scipy
 from numpy.typing import NDArray
 
 from semidp.promise.mechanisms.residual_noise import ResidualMechanism
-from semidp.promise.noise.sums import LEVEL, half_width
 from semidp.promise.schema.margins import Floats, View, list_axes
 from semidp.promise.sensitivity.linked_products import KindSpace, LinkedSpace
 from semidp.promise.spaces.linked import UNIT
 from semidp.publish.half_widths import sum_terms
 from semidp.publish.linked_mechanism import LinkedMechanism
+from semidp.publish.noise_sums import LEVEL, half_width
 from semidp.publish.size_agreement import Agreement, LevelResidual, along_size
 from semidp.publish.top_codes import TopCode
 

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from semidp.errors import InputError
 from semidp.promise.confidential import Confidential
-from semidp.promise.exact import texts
 from semidp.promise.guarantee import Scope
 from semidp.promise.mechanisms.branch_noise import Cut
 from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
@@ -56,6 +55,7 @@ from semidp.publish.statistics.tables.published import (
     published_table,
     published_tables,
 )
+from semidp.publish.written_values import texts
 
 if TYPE_CHECKING:
     from semidp.publish.statistics.tables.by_parts.cut_tables import TableBlocks
