@@ -180,7 +180,7 @@ def before(level: str, weights: np.ndarray) -> float:
 
 def draw(rows: list[tuple[str, str, float, float, float]], path: Path) -> None:
     """Draw standard errors before and after."""
-    from semidp.publish.plots.style import BLUE, GREY, drawing, plain_numbers
+    from semidp.publish.plotting import BLUE, GREY, drawing, plain_numbers
 
     levels = list(LEVELS)
     with drawing(9.6, 3.6, columns=len(PEOPLE)) as (figure, axes):

@@ -30,9 +30,14 @@ from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.tradeoff.budget import Budget
 from semidp.publish.selection import outcome_mechanism
 from semidp.publish.statistics.outcomes.comparison import DRAWS, SEED, NoisyMeans
-from semidp.publish.statistics.outcomes.confidence import LEVEL, Intervals
 from semidp.publish.statistics.outcomes.group_sums import GroupSums
-from semidp.publish.statistics.outcomes.noise_law import noise_deviation, simulate_noise, upper_tail
+from semidp.publish.statistics.outcomes.noise_law import (
+    LEVEL,
+    Intervals,
+    noise_deviation,
+    simulate_noise,
+    upper_tail,
+)
 from semidp.publish.statistics.outcomes.population import (
     SampledMeans,
     SquareSums,

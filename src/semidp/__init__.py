@@ -45,7 +45,7 @@ from semidp.promise.tradeoff.budget import Budget
 from semidp.publish.pipeline import RunOptions, prepare
 from semidp.publish.plan import Plan
 from semidp.publish.sources.opening import open_source
-from semidp.publish.statistics.outcomes.confidence import Confidence
+from semidp.publish.statistics.outcomes.noise_law import Confidence
 from semidp.publish.tested_table import odds_ratio_test
 
 __all__ = [

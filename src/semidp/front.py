@@ -49,13 +49,13 @@ from semidp.publish.results.place_maps import PlaceMap
 from semidp.publish.selection import AUTO
 from semidp.publish.settings import Given, list_settings
 from semidp.publish.statistics.distribution.distribution_estimates import QUANTILES
-from semidp.publish.statistics.distribution.request import DistributionRequest
-from semidp.publish.statistics.outcomes.confidence import LEVEL, Confidence
+from semidp.publish.statistics.distribution.kind import DistributionRequest
+from semidp.publish.statistics.outcomes.noise_law import LEVEL, Confidence
 from semidp.publish.statistics.outcomes.request import Statistic, binary_outcome
 from semidp.publish.statistics.protocol.requests import Request
-from semidp.publish.statistics.quantiles.request import QuantileRequest
-from semidp.publish.statistics.regression.request import Model, RegressionRequest
-from semidp.publish.statistics.sums.request import GroupRequest
+from semidp.publish.statistics.quantiles.kind import QuantileRequest
+from semidp.publish.statistics.regression.kind import Model, RegressionRequest
+from semidp.publish.statistics.sums.kind import GroupRequest
 from semidp.publish.statistics.tables.asked import TableRequest
 from semidp.publish.survey import public_scope
 

@@ -18,7 +18,7 @@ import pytest
 
 from semidp import Ledger, Release
 from semidp.cli import run
-from semidp.publish.unfinished import is_unfinished
+from semidp.publish.folders import is_unfinished
 from tests.cli.conftest import Semidp, settle
 
 KILLS = int(os.environ.get("SEMIDP_KILLS", "2"))

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from semidp.publish.plan import Plan
-from semidp.publish.statistics.odds_ratio.request import OddsRatioRequest
+from semidp.publish.statistics.odds_ratio.kind import OddsRatioRequest
 from tests.cli.conftest import Semidp, one_sentence
 from tests.release.conftest import Example, strict_json
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from semidp import Ledger, Release
+from semidp.publish.folders import is_unfinished
 from semidp.publish.parts import block_run, runners
 from semidp.publish.pipeline import charge_ledger
-from semidp.publish.unfinished import is_unfinished
 from tests.cli.conftest import Done, Semidp, one_sentence
 
 PLACES = [f"{state},{state}{county},{sex}" for state in "AB" for county in (1, 2) for sex in "fm"]

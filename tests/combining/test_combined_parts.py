@@ -13,7 +13,7 @@ from semidp.errors import InputError, Refused
 from semidp.promise import SeededRandomness
 from semidp.promise.documents import read_document
 from semidp.publish import TableRequest, TablesRequest, release_value
-from semidp.publish.rechecking.release_check import disagreements
+from semidp.publish.recheck import disagreements
 from tests.partitions.conftest import FEATURES, records
 
 

@@ -14,8 +14,8 @@ from semidp import Budget, Plan, Release, combine
 from semidp.cli import run
 from semidp.errors import InputError, Refused
 from semidp.promise.noise.randomness import SeededRandomness
-from semidp.publish.rechecking.release_check import recheck
-from semidp.publish.statistics.distribution.request import DistributionRequest
+from semidp.publish.recheck import recheck
+from semidp.publish.statistics.distribution.kind import DistributionRequest
 from semidp.publish.statistics.protocol.statistic import PublishedStatistic
 
 STEPS = 9

@@ -18,7 +18,7 @@ from semidp.inference.combined.residual_combination import LinkedCombination
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.spaces.adjacency import Exchange
 from semidp.publish import TableRequest, TablesRequest
-from semidp.publish.rechecking.release_check import recheck
+from semidp.publish.recheck import recheck
 from tests.combining.dense import null_space
 from tests.linked.test_release import AGES, SEX, homes_and_persons, plan_of, released
 

@@ -29,12 +29,12 @@ from semidp.promise.schema.outcome import Outcome
 from semidp.promise.spaces.dataspace import Margin
 from semidp.publish import TableRequest
 from semidp.publish.parts import prepared_blocks
-from semidp.publish.statistics.distribution.request import DistributionRequest
-from semidp.publish.statistics.quantiles.request import QuantileRequest
+from semidp.publish.statistics.distribution.kind import DistributionRequest
+from semidp.publish.statistics.quantiles.kind import QuantileRequest
 from semidp.publish.statistics.registry import build_requests
-from semidp.publish.statistics.regression.request import RegressionRequest
+from semidp.publish.statistics.regression.kind import RegressionRequest
 from semidp.publish.statistics.setting import Chosen
-from semidp.publish.statistics.sums.request import GroupRequest
+from semidp.publish.statistics.sums.kind import GroupRequest
 from semidp.publish.statistics.tables.request import TablesRequest
 from tests.cli.conftest import Semidp
 

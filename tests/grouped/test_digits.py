@@ -8,7 +8,7 @@ import pytest
 import semidp
 from semidp import Release
 from semidp.promise.noise.randomness import SeededRandomness
-from semidp.publish.statistics.outcomes.confidence import Confidence
+from semidp.publish.statistics.outcomes.noise_law import Confidence
 
 NUMBER = re.compile(r"-?[\d,]+(?:\.\d+)?")
 

@@ -24,9 +24,9 @@ from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.spaces.adjacency import Ball, Exchange
 from semidp.promise.tradeoff.budget import gaussian
 from semidp.publish import TableRequest
-from semidp.publish.rechecking.release_check import recheck
+from semidp.publish.recheck import recheck
+from semidp.publish.statistics.distribution.kind import DistributionRequest
 from semidp.publish.statistics.distribution.published import cut_places
-from semidp.publish.statistics.distribution.request import DistributionRequest
 from semidp.publish.statistics.protocol.statistic import PublishedStatistic
 
 pytestmark = pytest.mark.pictures

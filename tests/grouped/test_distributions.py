@@ -33,7 +33,7 @@ from semidp.publish.statistics.distribution.distribution_estimates import (
     pointwise_half_widths,
     two_wards,
 )
-from semidp.publish.statistics.outcomes.confidence import LEVEL
+from semidp.publish.statistics.outcomes.noise_law import LEVEL
 from semidp.publish.statistics.quantiles.published import GroupQuantiles
 
 Q = [Fraction(1, 10), Fraction(1, 2), Fraction(9, 10)]

@@ -21,9 +21,8 @@ from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.tradeoff.budget import Budget
 from semidp.publish.selection import outcome_mechanism
-from semidp.publish.statistics.outcomes.confidence import About, Confidence, each_level
 from semidp.publish.statistics.outcomes.group_sums import GroupSums
-from semidp.publish.statistics.outcomes.noise_law import half_widths
+from semidp.publish.statistics.outcomes.noise_law import About, Confidence, each_level, half_widths
 from semidp.publish.statistics.regression.linear import LinearFit, Moments, regression_mechanism
 from semidp.publish.statistics.regression.logistic import LogisticFit
 from semidp.publish.statistics.regression.routes import route_values

@@ -23,7 +23,7 @@ from semidp.promise.sensitivity.outcome_spaces import outcome_adjacency, sum_spa
 from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.publish.missing_outcomes import with_missing
-from semidp.publish.rechecking.release_check import recheck
+from semidp.publish.recheck import recheck
 
 MU = semidp.Budget.gdp(1)
 PEOPLE = {

@@ -43,11 +43,11 @@ from semidp.publish.statistics.outcomes.population import (
     rate_ends,
     square_space,
 )
+from semidp.publish.statistics.regression.kind import RegressionRequest
 from semidp.publish.statistics.regression.linear import LinearFit, Moments, regression_mechanism
 from semidp.publish.statistics.regression.logistic import LogisticFit
-from semidp.publish.statistics.regression.request import RegressionRequest
 from semidp.publish.statistics.regression.routes import route_values
-from semidp.publish.statistics.sums.request import GroupRequest
+from semidp.publish.statistics.sums.kind import GroupRequest
 
 FALSE_ALARM = 1e-6
 WARD = Margin("ward")
@@ -531,7 +531,7 @@ def test_comparisons_of_rates_keep_their_size_in_unequal_groups():
 
 
 def test_a_release_says_about_where_no_law_was_inverted(tmp_path):
-    from semidp.publish.statistics.outcomes.confidence import Confidence
+    from semidp.publish.statistics.outcomes.noise_law import Confidence
 
     source = np.random.default_rng(12)
     ward = np.repeat(["a", "b"], [100, 5000])

@@ -21,14 +21,13 @@ from semidp.promise.sensitivity.distribution_space import distribution_space
 from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.publish import QuantileRequest
-from semidp.publish.rechecking.release_check import disagreements
+from semidp.publish.recheck import disagreements
 from semidp.publish.selection import select_mechanism
 from semidp.publish.statistics.distribution.distribution_estimates import (
     GroupDistributions,
     difference_error,
 )
-from semidp.publish.statistics.distribution.quantile_choice import even_error
-from semidp.publish.statistics.distribution.request import Answers, DistributionRequest
+from semidp.publish.statistics.distribution.kind import Answers, DistributionRequest, even_error
 from semidp.publish.statistics.outcomes.groups import EvenGroup
 
 SCORE = Outcome("score", 0, 100, 100)

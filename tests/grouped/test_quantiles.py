@@ -42,9 +42,9 @@ from semidp.promise.spaces.exchange_blocks import Blocks
 from semidp.promise.tradeoff.budget import Budget
 from semidp.promise.tradeoff.smooth import Gaussian
 from semidp.publish.plan import Plan
-from semidp.publish.rechecking.release_check import disagreements
+from semidp.publish.recheck import disagreements
+from semidp.publish.statistics.quantiles.kind import QuantileRequest
 from semidp.publish.statistics.quantiles.published import GroupQuantiles
-from semidp.publish.statistics.quantiles.request import QuantileRequest
 
 BUDGETS = (Budget.pure("1/2"), Budget.zcdp("1/50"), Budget.gdp("1/4"))
 WARD = Margin("A")

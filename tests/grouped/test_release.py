@@ -28,11 +28,11 @@ from semidp.promise.spaces.dataspace import Margin
 from semidp.promise.tradeoff.budget import Budget
 from semidp.promise.tradeoff.composition import compose
 from semidp.publish.plan import Plan
-from semidp.publish.rechecking.release_check import disagreements, recheck
-from semidp.publish.statistics.outcomes.confidence import Confidence
+from semidp.publish.recheck import disagreements, recheck
+from semidp.publish.statistics.outcomes.noise_law import Confidence
 from semidp.publish.statistics.outcomes.request import Statistic, binary_outcome
-from semidp.publish.statistics.regression.request import RegressionRequest
-from semidp.publish.statistics.sums.request import GroupRequest
+from semidp.publish.statistics.regression.kind import RegressionRequest
+from semidp.publish.statistics.sums.kind import GroupRequest
 from semidp.publish.statistics.tables.asked import TableRequest
 
 pytestmark = pytest.mark.pictures

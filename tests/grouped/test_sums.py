@@ -28,7 +28,7 @@ from semidp.publish.selection import outcome_mechanism
 from semidp.publish.sources.opening import open_source
 from semidp.publish.statistics.outcomes.group_sums import GroupSums
 from semidp.publish.statistics.outcomes.population import SquareSums, square_space
-from semidp.publish.statistics.sums.request import GroupRequest
+from semidp.publish.statistics.sums.kind import GroupRequest
 
 FALSE_ALARM = 1e-6
 SCORE = Outcome("score", 0, 10, steps=100)

@@ -16,8 +16,8 @@ from semidp.promise.schema.schema import Schema
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.publish import TableRequest
 from semidp.publish.pipeline import RunOptions
-from semidp.publish.rechecking.release_check import recheck
-from semidp.publish.statistics.odds_ratio.request import OddsRatioRequest
+from semidp.publish.recheck import recheck
+from semidp.publish.statistics.odds_ratio.kind import OddsRatioRequest
 
 COUNTS = np.array([[[9, 4], [3, 8]], [[5, 5], [2, 12]]])  # sex × vote × ward
 SCHEMA = Schema([Feature("sex", "fm"), Feature("vote", "yn"), Feature("ward", "ab")])

@@ -26,7 +26,7 @@ from semidp.promise.tradeoff.budget import Budget
 from semidp.publish.linked_mechanism import LinkedMechanism
 from semidp.publish.linked_survey import linked_units, with_units
 from semidp.publish.plan import Plan
-from semidp.publish.rechecking.release_check import recheck
+from semidp.publish.recheck import recheck
 from semidp.publish.results.published_table import FitKind
 from semidp.publish.sources.linked_records import LinkedData
 from semidp.publish.statistics.tables.linked_fitting import fitted_kinds, refuse_unfitted

@@ -16,7 +16,7 @@ from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.linked import LinkedDataspace
 from semidp.publish.linked_survey import with_units
 from semidp.publish.plan import LinkedUnits, Plan
-from semidp.publish.rechecking.release_check import recheck
+from semidp.publish.recheck import recheck
 from semidp.publish.sources.linked_records import LinkedData
 from semidp.publish.statistics.tables.linked_intervals import LinkedIntervals
 

@@ -20,9 +20,9 @@ from semidp.publish.linked_mechanism import (
     size_place,
 )
 from semidp.publish.plan import Plan
-from semidp.publish.rechecking.release_check import recheck
+from semidp.publish.recheck import recheck
+from semidp.publish.size_agreement import TopCode
 from semidp.publish.statistics.tables.linked_intervals import LinkedIntervals
-from semidp.publish.top_codes import TopCode
 from tests.linked import test_quarters
 from tests.linked.test_agreement import CASES, linked
 from tests.linked.test_command import ASKED, command, files  # noqa: F401

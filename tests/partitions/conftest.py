@@ -11,8 +11,8 @@ import pytest
 
 from semidp import Budget, Feature, Plan, Release, RunOptions, run
 from semidp.publish import TableRequest, TablesRequest
+from semidp.publish.folders import Unfinished
 from semidp.publish.statistics.tables.by_parts import separate_fits
-from semidp.publish.unfinished import Unfinished
 
 PATHS = [
     *(("01", "01a", tract) for tract in ("01a1", "01a2", "01a3")),

@@ -21,8 +21,8 @@ from semidp import Budget, Ledger, Plan, Release
 from semidp.promise.documents import read_document
 from semidp.promise.files import replace_file
 from semidp.publish import TableRequest
-from semidp.publish.rechecking.release_check import disagreements
-from semidp.publish.unfinished import is_unfinished
+from semidp.publish.folders import is_unfinished
+from semidp.publish.recheck import disagreements
 from tests.partitions.conftest import FEATURES, records, run_partitioned
 
 EVENTS = {"os.rename", "os.link", "os.remove", "os.mkdir", "os.rmdir", "open"}

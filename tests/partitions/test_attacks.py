@@ -10,11 +10,11 @@ from semidp import Budget, Feature, InputError, Ledger, Margin, Plan, Refused, R
 from semidp.promise.documents import read_document
 from semidp.promise.schema.schema import Schema
 from semidp.publish import TableRequest, TablesRequest
-from semidp.publish import unfinished as unfinished_folders
+from semidp.publish import folders as unfinished_folders
+from semidp.publish.folders import Unfinished
 from semidp.publish.parts import runners
-from semidp.publish.rechecking.release_check import disagreements
+from semidp.publish.recheck import disagreements
 from semidp.publish.sources.opening import open_source
-from semidp.publish.unfinished import Unfinished
 from tests.partitions.conftest import FEATURES, records, run_partitioned, unfinished
 
 

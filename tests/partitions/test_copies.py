@@ -14,8 +14,8 @@ import pytest
 from semidp import Budget, InputError, Ledger, Release
 from semidp.promise.accounting import ledger as ledger_module
 from semidp.promise.noise.randomness import SystemRandomness
+from semidp.publish.folders import Unfinished
 from semidp.publish.parts import runners
-from semidp.publish.unfinished import Unfinished
 from tests.partitions.conftest import plan, run_partitioned
 from tests.partitions.test_unfinished import Fails
 
@@ -188,7 +188,7 @@ def test_a_copy_of_what_is_complete_publishes_the_same(
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as broken:
-        broken.setattr("semidp.publish.unfinished.put_in_place", fails)
+        broken.setattr("semidp.publish.folders.put_in_place", fails)
         with pytest.raises(InputError, match="no space left"):
             resumed(begun)
     copy = copied(begun)

@@ -11,7 +11,7 @@ from semidp.present.report.sentences import summary
 from semidp.promise.documents import digest, read_document
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.publish import TableRequest
-from semidp.publish.rechecking.release_check import disagreements
+from semidp.publish.recheck import disagreements
 from semidp.publish.statistics.tables.error_words import CellErrors
 from tests.partitions.conftest import FEATURES, plan, records, run_partitioned
 

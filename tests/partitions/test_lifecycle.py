@@ -17,11 +17,11 @@ import pytest
 from semidp import Budget, BudgetExceeded, InputError, Ledger, Release
 from semidp.cli import run as command
 from semidp.promise.documents import read_document
+from semidp.publish.folders import Unfinished, discard_unfinished, is_unfinished
 from semidp.publish.parts import block_run, runners
 from semidp.publish.parts import runners as part_tasks
-from semidp.publish.rechecking.release_check import disagreements
+from semidp.publish.recheck import disagreements
 from semidp.publish.statistics.parts import STATE, PartTask
-from semidp.publish.unfinished import Unfinished, discard_unfinished, is_unfinished
 from tests.partitions.conftest import plan, run_partitioned, unfinished
 from tests.partitions.test_unfinished import WORDS, Fails, _children
 
@@ -129,7 +129,7 @@ def begin_another(tmp_path: Path, people, monkeypatch: pytest.MonkeyPatch) -> st
 STUCK = """
 import hashlib, os
 from concurrent.futures import ThreadPoolExecutor
-from semidp.publish.statistics.tables.by_parts import separate_steps
+from semidp.publish.statistics.tables.by_parts import table_steps
 def work():  # half an hour in which Python runs no handler of a signal
     open(os.environ["STUCK"] + str(os.getpid()), "w").close()
     hashlib.pbkdf2_hmac("sha256", b"a", b"b", 2**31 - 1)
@@ -139,7 +139,7 @@ def stuck(*words, **named):
     with ThreadPoolExecutor(1) as pool:
         pool.submit(work).result()
 if os.environ.get("STUCK"):
-    separate_steps.fit_product = stuck
+    table_steps.fit_product = stuck
 """
 
 
@@ -331,7 +331,7 @@ def test_a_whole_release_without_a_charge_is_finished_as_it_is(
     place, ledger = tmp_path / "release", ledger_at(tmp_path / "ledger.json")
     with monkeypatch.context() as broken:
         broken.setattr(
-            "semidp.publish.unfinished.put_in_place",
+            "semidp.publish.folders.put_in_place",
             lambda *_: raised(OSError(28, "No space left on device")),
         )
         with pytest.raises(InputError, match="no space left"):

@@ -22,7 +22,7 @@ from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.progress import silent
 from semidp.promise.schema.schema import StructuralZero
 from semidp.publish import GroupRequest, TableRequest, TablesRequest
-from semidp.publish.rechecking.release_check import disagreements
+from semidp.publish.recheck import disagreements
 from semidp.publish.statistics.protocol.results import Published
 from semidp.publish.statistics.tables.published import PublishedTables
 from tests.partitions.conftest import run_partitioned

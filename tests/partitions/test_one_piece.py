@@ -30,11 +30,11 @@ from semidp.promise.schema.margins import (
 )
 from semidp.promise.sensitivity.products import ProductSpace
 from semidp.publish import TableRequest, TablesRequest
-from semidp.publish.rechecking.release_check import disagreements
+from semidp.publish.recheck import disagreements
 from semidp.publish.results.published_table import FitKind
 from semidp.publish.sources.opening import open_source
 from semidp.publish.statistics.parts import STATE
-from semidp.publish.statistics.tables.by_parts import joint, separate_steps
+from semidp.publish.statistics.tables.by_parts import table_steps
 from semidp.publish.statistics.tables.by_parts.separate_fits import (
     fit_at_cut,
     fit_order,
@@ -77,7 +77,7 @@ def random_tree(g: random.Random, names: tuple[str, ...]) -> Feature:
 
 
 def random_plan(seed: int) -> Asked:
-    """Return tables at and below a cut and exact totals, some joint, at any depth."""
+    """Return tables at and below a cut and exact totals, some table_steps, at any depth."""
     g = random.Random(seed)
     names = DEPTHS[: g.choice([2, 3])]
     tree = random_tree(g, names)
@@ -539,7 +539,7 @@ def test_a_release_that_is_resumed_publishes_what_was_measured(
     whole = run_partitioned(
         plan(), people, tmp_path / "whole", "state", randomness=SeededRandomness(3)
     )
-    real = joint.JointSteps.settle
+    real = table_steps.JointSteps.settle
     fits: list[int] = []
 
     def settle(steps, *words):
@@ -548,7 +548,7 @@ def test_a_release_that_is_resumed_publishes_what_was_measured(
         if len(fits) == 1:
             raise SemidpError("no space left")
 
-    monkeypatch.setattr(joint.JointSteps, "settle", settle)
+    monkeypatch.setattr(table_steps.JointSteps, "settle", settle)
     place, seeded = tmp_path / "release", SeededRandomness(3)
     with pytest.raises(SemidpError, match="no space left"):
         run_partitioned(plan(), people, place, "state", randomness=seeded)
@@ -599,7 +599,7 @@ def test_a_circle_of_totals_is_told_before_anything_is_charged(people, tmp_path:
 def test_a_part_without_whole_numbers_is_named_and_has_the_same_columns(
     apart, people, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fit = separate_steps.fit_product
+    fit = table_steps.fit_product
 
     def in_vain(grid, views, totals, estimates, *args, **more):
         made = fit(grid, views, totals, estimates, *args, **more)
@@ -607,7 +607,7 @@ def test_a_part_without_whole_numbers_is_named_and_has_the_same_columns(
             made[0] = nearest_whole(estimates[0])
         return made
 
-    monkeypatch.setattr(separate_steps, "fit_product", in_vain)
+    monkeypatch.setattr(table_steps, "fit_product", in_vain)
     release = run_partitioned(plan(), people, tmp_path / "release", "state")
     said = [warning for warning in release.scope.warnings if "No whole numbers" in warning]
     assert len(said) == 1

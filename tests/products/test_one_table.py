@@ -19,7 +19,7 @@ from semidp.promise.sensitivity.table_spaces import sensitivity_space
 from semidp.promise.spaces.adjacency import Exchange
 from semidp.publish import TableRequest, TablesRequest
 from semidp.publish.pipeline import calibrate, prepare
-from semidp.publish.rechecking.release_check import disagreements
+from semidp.publish.recheck import disagreements
 from semidp.publish.selection import choose, residual_plan
 
 SIZES = {"sex": 2, "region": 3, "ill": 2}

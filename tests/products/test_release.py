@@ -24,7 +24,7 @@ from semidp.promise.spaces.dataspace import Margin
 from semidp.publish import TableRequest, TablesRequest
 from semidp.publish.comparisons import find_separate_loss
 from semidp.publish.pipeline import RunOptions, calibrate, prepare
-from semidp.publish.rechecking.release_check import disagreements
+from semidp.publish.recheck import disagreements
 from semidp.publish.statistics.tables.request import list_all_tables
 
 SEXES, AGES, REGIONS = ["f", "m"], ["y", "i", "o"], ["n", "s", "w", "e"]

@@ -16,7 +16,7 @@ from typing import Any
 
 from semidp import Release
 from semidp.errors import SemidpError
-from semidp.publish.rechecking.release_check import recheck
+from semidp.publish.recheck import recheck
 
 Path_ = tuple[str | int, ...]
 

@@ -18,9 +18,9 @@ import numpy as np
 from semidp import Budget, Ledger, Plan, Release, RunOptions
 from semidp.promise.documents import read_document
 from semidp.publish import TableRequest
+from semidp.publish.folders import Unfinished, is_unfinished
 from semidp.publish.pipeline import run_plan
-from semidp.publish.rechecking.release_check import disagreements
-from semidp.publish.unfinished import Unfinished, is_unfinished
+from semidp.publish.recheck import disagreements
 from tests.partitions.kill_points import forked, killing
 
 PEOPLE = {"sex": [*"ffmmfmfm"], "region": [*"nnsnssns"]}

@@ -15,7 +15,7 @@ from semidp.promise.confidential import reveal
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.publish import TableRequest
 from semidp.publish.half_widths import cell_half_widths
-from semidp.publish.rechecking.release_check import disagreements, recheck
+from semidp.publish.recheck import disagreements, recheck
 from semidp.publish.statistics.tables import published
 
 HEADER = ["sex", "region", "estimate", "standard_error", "estimate_low", "estimate_high", "count"]

@@ -12,7 +12,7 @@ from semidp.promise.accounting.recorded_queries import FOR_RELEASES
 from semidp.promise.mechanisms.examples import two_way
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.publish import TableRequest
-from semidp.publish.rechecking.release_check import disagreements
+from semidp.publish.recheck import disagreements
 from semidp.publish.selection import available, choose, with_exact_claim
 
 PEOPLE = {"sex": [*"ffmmfmfmfm"], "region": [*"nsnsnsnwwn"]}

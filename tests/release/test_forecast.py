@@ -26,12 +26,12 @@ from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.schema.outcome import Outcome
 from semidp.publish import TableRequest
 from semidp.publish.pipeline import RunOptions, calibrate
-from semidp.publish.statistics.answered.request import AnsweredRequest
-from semidp.publish.statistics.distribution.request import DistributionRequest
+from semidp.publish.statistics.answered.kind import AnsweredRequest
+from semidp.publish.statistics.distribution.kind import DistributionRequest
 from semidp.publish.statistics.outcomes.request import binary_outcome
-from semidp.publish.statistics.quantiles.request import QuantileRequest
-from semidp.publish.statistics.regression.request import RegressionRequest
-from semidp.publish.statistics.sums.request import GroupRequest
+from semidp.publish.statistics.quantiles.kind import QuantileRequest
+from semidp.publish.statistics.regression.kind import RegressionRequest
+from semidp.publish.statistics.sums.kind import GroupRequest
 from semidp.publish.statistics.tables.forecast import expected_counts
 from semidp.publish.statistics.tables.request import TablesRequest
 

@@ -22,10 +22,10 @@ from semidp.publish import (
     TableRequest,
     TablesRequest,
 )
-from semidp.publish.rechecking.release_check import recheck
-from semidp.publish.statistics.answered.request import AnsweredRequest
-from semidp.publish.statistics.distribution.request import DistributionRequest
-from semidp.publish.statistics.outcomes.confidence import Confidence
+from semidp.publish.recheck import recheck
+from semidp.publish.statistics.answered.kind import AnsweredRequest
+from semidp.publish.statistics.distribution.kind import DistributionRequest
+from semidp.publish.statistics.outcomes.noise_law import Confidence
 from tests.release.forger import Forger
 
 COUNTIES = Feature.from_paths(

@@ -16,7 +16,7 @@ from semidp import Budget, Feature, InputError, Plan, Release, run
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.schema.schema import Schema
 from semidp.publish import TableRequest, release_files
-from semidp.publish.rechecking.release_check import disagreements
+from semidp.publish.recheck import disagreements
 from semidp.publish.results import cells
 from semidp.publish.results.cells import METADATA, Columns, Form
 from semidp.publish.results.columns import Labels

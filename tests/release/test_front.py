@@ -10,7 +10,7 @@ import pytest
 import semidp as sd
 from semidp.errors import SchemaError
 from semidp.promise.noise.randomness import SeededRandomness
-from semidp.publish.statistics.outcomes.confidence import Confidence
+from semidp.publish.statistics.outcomes.noise_law import Confidence
 
 PEOPLE = {
     "sex": [*"fmfmf"] * 8,

@@ -15,7 +15,7 @@ from semidp.promise.spaces.adjacency import Ball, Exchange
 from semidp.promise.spaces.dataspace import Dataspace
 from semidp.promise.spaces.protection import ChangedUnits, Protection
 from semidp.promise.tradeoff.budget import gaussian
-from semidp.publish.report_words import BallReport, ExchangeReport
+from semidp.publish.presentation import BallReport, ExchangeReport
 from tests.linked.test_unit_promise import Published
 from tests.linked.towns import FLAT, Kind, fibers
 

@@ -22,7 +22,7 @@ from semidp.present.report.place_sections import (
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.schema.features import Feature
 from semidp.promise.schema.schema import Schema
-from semidp.publish.plots.figures import estimates_plot, heatmap
+from semidp.publish.plotting import estimates_plot, heatmap
 from semidp.publish.presentation import Presentation
 from semidp.publish.results.place_maps import MAP, Outline, PlaceMap
 

@@ -11,7 +11,7 @@ import semidp
 from semidp.cli import run as command
 from semidp.present.release import Release
 from semidp.promise.noise.randomness import SeededRandomness
-from semidp.publish.rechecking.release_check import recheck
+from semidp.publish.recheck import recheck
 from semidp.publish.results.published_table import PublishedTable
 
 PEOPLE = {

@@ -24,8 +24,8 @@ from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.schema.features import Feature
 from semidp.promise.schema.schema import Schema
 from semidp.publish import GroupRequest, RegressionRequest, TableRequest, TablesRequest
-from semidp.publish.rechecking.release_check import disagreements, recheck
-from semidp.publish.statistics.outcomes.confidence import Confidence
+from semidp.publish.recheck import disagreements, recheck
+from semidp.publish.statistics.outcomes.noise_law import Confidence
 from semidp.publish.survey import formulas
 
 PEOPLE = {

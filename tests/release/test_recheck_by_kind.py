@@ -14,7 +14,7 @@ from semidp.assess import claims_of_release
 from semidp.errors import InputError
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.publish import QuantileRequest, TableRequest
-from semidp.publish.rechecking.release_check import recheck
+from semidp.publish.recheck import recheck
 
 PEOPLE = {"sex": [*"fmmf"] * 10, "region": [*"nsns"] * 10, "county": ["a1", "a2", "b1", "b1"] * 10}
 COUNTIES = Feature.from_paths(

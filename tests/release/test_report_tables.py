@@ -18,13 +18,13 @@ from semidp.present.report.report_page import html
 from semidp.present.report.sentences import strength
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.publish import TableRequest, TablesRequest
-from semidp.publish.plots.figures import estimates_plot
+from semidp.publish.plotting import estimates_plot
 from semidp.publish.results.grids import CellGrid, Total, faint_cells, grid
-from semidp.publish.statistics.distribution.request import DistributionRequest
-from semidp.publish.statistics.odds_ratio.request import OddsRatioRequest
-from semidp.publish.statistics.quantiles.request import QuantileRequest
-from semidp.publish.statistics.regression.request import RegressionRequest
-from semidp.publish.statistics.sums.request import GroupRequest
+from semidp.publish.statistics.distribution.kind import DistributionRequest
+from semidp.publish.statistics.odds_ratio.kind import OddsRatioRequest
+from semidp.publish.statistics.quantiles.kind import QuantileRequest
+from semidp.publish.statistics.regression.kind import RegressionRequest
+from semidp.publish.statistics.sums.kind import GroupRequest
 
 RANDOM = np.random.default_rng(5)
 PEOPLE = {

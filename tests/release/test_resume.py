@@ -16,9 +16,9 @@ from semidp.promise.accounting.ledger import Session
 from semidp.promise.documents import read_document
 from semidp.promise.noise.randomness import SystemRandomness, Words
 from semidp.publish import TableRequest
+from semidp.publish.folders import Unfinished, is_unfinished
 from semidp.publish.parts import prepared_blocks
-from semidp.publish.rechecking.release_check import disagreements
-from semidp.publish.unfinished import Unfinished, is_unfinished
+from semidp.publish.recheck import disagreements
 
 PEOPLE = "sex,region,age\n" + "f,n,31\nf,s,42\nm,n,53\nm,s,64\n" * 5
 ASKED = (

@@ -4,7 +4,7 @@ import warnings
 
 import pytest
 
-from semidp.publish.plots.style import png, svg
+from semidp.publish.plotting import png, svg
 
 pytestmark = pytest.mark.pictures
 

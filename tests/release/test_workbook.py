@@ -27,7 +27,7 @@ from semidp.promise.documents import digest
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.publish import presentation
 from semidp.publish.presentation import WORKBOOK, Presentation
-from semidp.publish.rechecking.release_check import recheck
+from semidp.publish.recheck import recheck
 from semidp.publish.sources.opening import open_source
 from semidp.publish.statistics.protocol.requests import Request
 

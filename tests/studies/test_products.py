@@ -3,7 +3,7 @@
 import pytest
 
 from semidp.applications import grouped_studies as products
-from semidp.publish.plots.style import png
+from semidp.publish.plotting import png
 
 
 def test_the_numbers_and_which_gain_is_the_same_promise() -> None:

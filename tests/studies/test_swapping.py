@@ -5,7 +5,7 @@ from fractions import Fraction
 import pytest
 
 from semidp.applications import census_studies as swapping
-from semidp.publish.plots.style import png
+from semidp.publish.plotting import png
 
 pytestmark = pytest.mark.long
 

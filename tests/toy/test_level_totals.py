@@ -36,7 +36,7 @@ from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.tradeoff.budget import gaussian
 from semidp.promise.tradeoff.smooth import Gaussian
 from semidp.publish import TableRequest
-from semidp.publish.rechecking.release_check import recheck
+from semidp.publish.recheck import recheck
 from semidp.publish.statistics import registry
 from tests.toy.level_totals.kind import KIND
 from tests.toy.level_totals.request import LevelTotalRequest

@@ -44,7 +44,7 @@ from semidp.promise.mechanisms.mechanism import Mechanism
 from semidp.promise.noise.randomness import Randomness, SystemRandomness, generator, is_whole
 from semidp.promise.progress import Progress, facts, silent
 from semidp.promise.tradeoff.function import Tradeoff
-from semidp.publish.plots.figures import audit_plot
+from semidp.publish.plotting import audit_plot
 
 Outputs = NDArray[Any]
 Verdict = Literal["convicted", "inconclusive", "survives"]

@@ -58,8 +58,8 @@ from semidp.promise.spaces.adjacency import Adjacency
 from semidp.publish.pipeline import Prepared, prepare
 from semidp.publish.plan import Plan
 from semidp.publish.plan_settings import choose_randomness, open_data, read_text
+from semidp.publish.presentation import report_words
 from semidp.publish.release_files import read_release_document
-from semidp.publish.report_words import report_words
 from semidp.publish.results.columns import read_numbers
 from semidp.publish.survey import public_scope
 
@@ -439,8 +439,7 @@ def _check_vacant(pictures: Iterable[Path], force: bool) -> None:
 def _draw(findings: list[_Finding], pictures: Mapping[str, Path], force: bool) -> None:
     if not pictures:
         return
-    from semidp.publish.plots.figures import audit_plot
-    from semidp.publish.plots.style import png
+    from semidp.publish.plotting import audit_plot, png
 
     titles = {
         "convicted": "the claim is refuted",

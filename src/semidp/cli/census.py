@@ -40,7 +40,7 @@ from semidp.errors import InputError
 from semidp.promise.documents import read_document
 from semidp.promise.guarantee import Guarantee
 from semidp.publish.folders import new_folder
-from semidp.publish.plots.style import png
+from semidp.publish.plotting import png
 
 if TYPE_CHECKING:
     from semidp.inference import CensusTask
@@ -327,7 +327,7 @@ def estimate(
     11 for a tract, 5 for a county.
     """
     from semidp.inference import CensusTask, estimate_areas, read_areas, write_estimates
-    from semidp.publish.unfinished import discard_unfinished
+    from semidp.publish.folders import discard_unfinished
 
     if out is None and (each or resume or discard or force):
         raise InputError(

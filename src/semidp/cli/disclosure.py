@@ -30,7 +30,7 @@ from semidp.present.disclosure_words import disclosure_rows, width_figure
 from semidp.promise.exact import nonnegative
 from semidp.promise.files import replace_file
 from semidp.publish.plan_settings import build_plan
-from semidp.publish.plots.style import png, svg
+from semidp.publish.plotting import png, svg
 from semidp.publish.statistics.setting import assign_values
 
 _SHOWN = 10  # statements of a printed answer

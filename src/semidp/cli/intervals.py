@@ -21,7 +21,7 @@ from semidp.inference.ratios import RateMeasure
 from semidp.present.release import Release
 from semidp.promise.exact import exact, plain
 from semidp.promise.noise.randomness import SeededRandomness
-from semidp.publish.rechecking.release_check import load_consistent
+from semidp.publish.recheck import load_consistent
 from semidp.publish.results.texts import align_columns, end_texts, rounded_text
 from semidp.publish.statistics.setting import split_names
 

@@ -13,8 +13,8 @@ from semidp.present.series_words import SeriesPlan, describe_series, plan_next, 
 from semidp.promise.accounting.ledger import Ledger
 from semidp.promise.files import replace_file
 from semidp.promise.noise.randomness import SeededRandomness
-from semidp.publish.plots.style import png, svg
-from semidp.publish.rechecking.release_check import load_consistent
+from semidp.publish.plotting import png, svg
+from semidp.publish.recheck import load_consistent
 from semidp.publish.results.texts import end_texts, rounded_text
 
 _SHOWN = 40  # rows of a printed answer

@@ -37,7 +37,7 @@ from semidp.present.report.sentences import cautions, summary, together_disclose
 from semidp.promise.files import replace_file
 from semidp.promise.progress import Progress
 from semidp.promise.spaces.linked import UNIT
-from semidp.publish.folders import check_place
+from semidp.publish.folders import check_place, is_unfinished
 from semidp.publish.pipeline import RunOptions, run_plan
 from semidp.publish.plan import Plan
 from semidp.publish.plan_settings import (
@@ -48,7 +48,7 @@ from semidp.publish.plan_settings import (
     read_places,
     with_targets,
 )
-from semidp.publish.rechecking.release_check import Recheck, load_consistent, recheck
+from semidp.publish.recheck import Recheck, load_consistent, recheck
 from semidp.publish.release_files import REPORT, read_release_document, release_files
 from semidp.publish.resources import declared_needs, refuse_map
 from semidp.publish.results.place_maps import PlaceMap
@@ -57,7 +57,6 @@ from semidp.publish.signing import verify as verify_signature
 from semidp.publish.sources.opening import Source, local_paths
 from semidp.publish.statistics.registry import build_requests, statistic_settings
 from semidp.publish.statistics.setting import Chosen
-from semidp.publish.unfinished import is_unfinished
 
 _SHOWN_FIELDS = 4  # of those that are taken on trust, in print
 DISAGREES = 1

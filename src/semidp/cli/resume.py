@@ -12,11 +12,11 @@ from semidp.cli._output import echo, in_place, print_json, progress_bar
 from semidp.cli.release import ask_password, carry_out, print_release
 from semidp.errors import InputError
 from semidp.promise.accounting.ledger import Ledger
+from semidp.publish.folders import Unfinished, discard_unfinished, is_unfinished
 from semidp.publish.plan import Plan
 from semidp.publish.plan_settings import build_run_options, open_data
 from semidp.publish.release_files import REPORT
 from semidp.publish.settings import Given
-from semidp.publish.unfinished import Unfinished, discard_unfinished, is_unfinished
 
 OUT = argument("The folder that the release was to be written to.", "OUT")
 

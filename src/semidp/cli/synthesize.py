@@ -29,7 +29,7 @@ from semidp.inference.records.synthetic import about_file, check_records, number
 from semidp.present.release import Release
 from semidp.promise.exact import count_noun
 from semidp.publish.plan_settings import choose_randomness
-from semidp.publish.rechecking.release_check import load_consistent
+from semidp.publish.recheck import load_consistent
 
 _SHOWN = 6  # tables and pairs of features that are named in print
 _ENDINGS = {

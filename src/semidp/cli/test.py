@@ -19,8 +19,8 @@ from semidp.present.release import Release
 from semidp.promise.exact import exact, plain
 from semidp.promise.files import replace_file
 from semidp.promise.noise.randomness import SeededRandomness
-from semidp.publish.plots.style import png
-from semidp.publish.rechecking.release_check import load_consistent
+from semidp.publish.plotting import png
+from semidp.publish.recheck import load_consistent
 from semidp.publish.statistics.odds_ratio.umpu import Alternative
 from semidp.publish.statistics.setting import split_names
 from semidp.publish.written_values import check_level

@@ -38,7 +38,7 @@ from semidp.inference.noisy_files import (
 )
 from semidp.promise.files import replace_file
 from semidp.promise.progress import Progress, silent
-from semidp.publish.unfinished import lasting_folder
+from semidp.publish.folders import lasting_folder
 from semidp.publish.written_values import check_level
 
 AUTO, ALL, NONE = "auto", "all", "none"

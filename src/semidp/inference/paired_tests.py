@@ -18,7 +18,7 @@ from semidp.inference.association import Association, Scores, assess_association
 from semidp.inference.independence import Independence
 from semidp.inference.measured import table_features
 from semidp.promise.noise.randomness import Randomness
-from semidp.publish.plots.style import Figure, drawing
+from semidp.publish.plotting import Figure, drawing
 from semidp.publish.results.sections import Section
 from semidp.publish.written_values import check_level
 

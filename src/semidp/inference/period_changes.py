@@ -284,7 +284,7 @@ class Changes:
 
     def plot(self, statistic: str | None = None) -> Any:
         """Draw a statistic over the periods, a panel for each group; return the figure."""
-        from semidp.publish.plots.figures import periods_plot
+        from semidp.publish.plotting import periods_plot
 
         names = [name for name in self.readings[0] if all(name in one for one in self.readings)]
         if statistic is None:

@@ -11,8 +11,7 @@ from semidp.promise.exact import count_noun
 from semidp.promise.guarantee import Scope
 from semidp.promise.spaces.dataspace import Dataspace
 from semidp.promise.spaces.linked import LinkedDataspace
-from semidp.publish.plots.figures import flatten_table
-from semidp.publish.plots.style import ORANGE, Figure, drawing
+from semidp.publish.plotting import ORANGE, Figure, drawing, flatten_table
 from semidp.publish.results.sections import Section
 
 HEADING = "What the exact totals give away"

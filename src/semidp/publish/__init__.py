@@ -1,26 +1,30 @@
 """From a plan to a release.
 
 `pipeline` is the page to read first. `plan` says what to publish, `survey` reads what is public,
-`budgets` and `resources` prepare, `release_value` holds what comes out. `rechecking`,
+`budgets` and `resources` prepare, `release_value` holds what comes out. `recheck`,
 `side_information` and `signing` are asked of it later; `parts` carries out a release part by part.
 """
 
 from semidp.promise.sensitivity.moments import Coding, Design
+from semidp.publish import plotting as style
 from semidp.publish.fitting.tables import fit_table
-from semidp.publish.plots import style
 from semidp.publish.selection import available, calibrate_mechanism, choose, outcome_mechanism
-from semidp.publish.statistics.distribution.request import DistributionRequest
+from semidp.publish.statistics.distribution.kind import DistributionRequest
 from semidp.publish.statistics.odds_ratio.hypergeometric import Strata, TwoByTwo
-from semidp.publish.statistics.odds_ratio.measured_ratio import planned_test
-from semidp.publish.statistics.odds_ratio.power_analysis import power, power_curves, sample_size
-from semidp.publish.statistics.odds_ratio.request import OddsRatioRequest
+from semidp.publish.statistics.odds_ratio.kind import OddsRatioRequest
+from semidp.publish.statistics.odds_ratio.measured_ratio import (
+    planned_test,
+    power,
+    power_curves,
+    sample_size,
+)
 from semidp.publish.statistics.odds_ratio.umpu import Alternative, UmpuTest
 from semidp.publish.statistics.outcomes.group_sums import GroupSums
-from semidp.publish.statistics.quantiles.request import QuantileRequest
+from semidp.publish.statistics.quantiles.kind import QuantileRequest
+from semidp.publish.statistics.regression.kind import RegressionRequest
 from semidp.publish.statistics.regression.linear import LinearFit, Moments, regression_mechanism
-from semidp.publish.statistics.regression.request import RegressionRequest
 from semidp.publish.statistics.regression.routes import route_values
-from semidp.publish.statistics.sums.request import GroupRequest
+from semidp.publish.statistics.sums.kind import GroupRequest
 from semidp.publish.statistics.tables.asked import TableRequest
 from semidp.publish.statistics.tables.request import TablesRequest
 

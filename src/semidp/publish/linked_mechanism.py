@@ -20,8 +20,7 @@ from semidp.promise.noise.distributions import CountNoise, joined_laws
 from semidp.promise.noise.randomness import Randomness
 from semidp.promise.schema.margins import Floats, View, list_axes
 from semidp.promise.sensitivity.linked_products import LinkedSpace
-from semidp.publish.size_agreement import SizeAgreement, assemble_tables
-from semidp.publish.top_codes import TopCode
+from semidp.publish.size_agreement import SizeAgreement, TopCode, assemble_tables
 
 
 @dataclass(frozen=True, eq=False)

@@ -28,8 +28,7 @@ from semidp.promise.noise.randomness import Randomness, SystemRandomness
 from semidp.promise.progress import Progress, silent
 from semidp.promise.sensitivity.query_space import QuerySpace
 from semidp.promise.tradeoff.function import Tradeoff
-from semidp.publish.budgets import calibrate_separately, solve_target_errors
-from semidp.publish.choices import best_answered
+from semidp.publish.budgets import best_answered, calibrate_separately, solve_target_errors
 from semidp.publish.folders import new_folder
 from semidp.publish.linked_survey import linked_records, linked_survey
 from semidp.publish.measured_results import calibrate_request, publish

@@ -26,7 +26,7 @@ from semidp.promise.spaces.adjacency import Adjacency
 from semidp.promise.spaces.dataspace import Dataspace
 from semidp.promise.spaces.linked import datasets_from_json
 from semidp.promise.tradeoff.composition import tradeoff_from_json
-from semidp.publish.folders import new_folder
+from semidp.publish.folders import discard_unfinished, new_folder
 from semidp.publish.measured_results import publish, read_measurements
 from semidp.publish.plan import Plan
 from semidp.publish.presentation import AS_USUAL, WORKBOOK, Presentation, check_installed
@@ -48,7 +48,6 @@ from semidp.publish.statistics.registry import (
     result_keys,
 )
 from semidp.publish.survey import find_semi_adjacency
-from semidp.publish.unfinished import discard_unfinished
 
 SCHEMA_VERSION = 1
 """The version of release.json; it grows when a field changes its meaning."""

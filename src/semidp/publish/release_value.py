@@ -25,7 +25,7 @@ from semidp.promise.spaces.adjacency import Adjacency
 from semidp.promise.spaces.dataspace import Datasets, Dataspace, Margin
 from semidp.promise.tradeoff.function import Tradeoff
 from semidp.publish.plan import AdjacencyChoice, Plan, margins_from
-from semidp.publish.plots.figures import tradeoff_plot
+from semidp.publish.plotting import tradeoff_plot
 from semidp.publish.presentation import AS_USUAL, Presentation
 from semidp.publish.results.cells import Form, PublishedColumns
 from semidp.publish.results.published_table import PublishedTable

@@ -23,7 +23,7 @@ from semidp.promise.schema.schema import Schema, refuse_cells
 from semidp.promise.spaces.dataspace import Dataspace
 from semidp.publish.fitting.tables import is_fitted_by_flow
 from semidp.publish.plan import Plan
-from semidp.publish.plots.figures import is_drawn
+from semidp.publish.plotting import is_drawn
 from semidp.publish.presentation import AS_USUAL, Presentation, refuse_rows
 from semidp.publish.results.cells import TABLE_NUMBERS, Form, choose_form
 from semidp.publish.results.grids import FOLDED_CELLS

@@ -22,8 +22,8 @@ from semidp.promise.tradeoff.function import Tradeoff
 from semidp.publish.pipeline import Prepared, RunOptions, measure_prepared
 from semidp.publish.plan import Plan
 from semidp.publish.statistics.odds_ratio.hypergeometric import refuse_untestable
+from semidp.publish.statistics.odds_ratio.kind import OddsRatioRequest
 from semidp.publish.statistics.odds_ratio.measured_ratio import OddsRatioResult, canonical_mechanism
-from semidp.publish.statistics.odds_ratio.request import OddsRatioRequest
 from semidp.publish.statistics.odds_ratio.umpu import Alternative
 
 

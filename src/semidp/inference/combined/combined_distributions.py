@@ -47,13 +47,13 @@ from semidp.publish.statistics.distribution.distribution_estimates import (
     band_rank,
     simulations,
 )
+from semidp.publish.statistics.distribution.kind import DistributionRequest
 from semidp.publish.statistics.distribution.published import (
     about_intervals,
     distribution_facts,
     distribution_sheets,
     distribution_title,
 )
-from semidp.publish.statistics.distribution.request import DistributionRequest
 from semidp.publish.statistics.outcomes.noise_law import entry_noise_law
 from semidp.publish.statistics.outcomes.words import clipped_text
 from semidp.publish.statistics.protocol.results import Noise, Published

@@ -41,7 +41,7 @@ from semidp.promise.spaces.linked import UNIT, LinkedDataspace
 from semidp.promise.tradeoff.budget import approximate
 from semidp.publish.pipeline import versions
 from semidp.publish.plan import AdjacencyChoice, LinkedUnits, Plan, chosen_adjacency
-from semidp.publish.rechecking.result_check import check_fits
+from semidp.publish.recheck_results import check_fits
 from semidp.publish.release_files import ReleaseFiles
 from semidp.publish.release_value import ReleaseValue
 from semidp.publish.results.cells import Columns, Form, PublishedColumns, StoredFiles, named_files

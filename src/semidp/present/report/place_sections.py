@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from semidp.publish.plots.style import BLUE, GREY, Figure, drawing, grouped_ticks, svg
+from semidp.publish.plotting import BLUE, GREY, Figure, drawing, grouped_ticks, svg
 from semidp.publish.release_files import ReleaseFiles
 from semidp.publish.results.cells import Columns
 from semidp.publish.results.place_maps import PlaceMap

@@ -18,10 +18,9 @@ from semidp.present.report.place_sections import place_sections
 from semidp.promise.exact import plain
 from semidp.promise.guarantee import Scope
 from semidp.promise.spaces.dataspace import Dataspace
-from semidp.publish.plots.figures import tradeoff_plot
-from semidp.publish.plots.style import svg
+from semidp.publish.plotting import svg, tradeoff_plot
+from semidp.publish.presentation import report_words
 from semidp.publish.release_files import ReleaseFiles
-from semidp.publish.report_words import report_words
 from semidp.publish.results.sections import LISTED_ROWS, Section, first_cells
 from semidp.publish.results.texts import more, name_tradeoff
 from semidp.publish.statistics.protocol.results import Published

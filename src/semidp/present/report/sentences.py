@@ -24,10 +24,9 @@ from semidp.promise.tradeoff.budget import Budget
 from semidp.promise.tradeoff.function import Order, Tradeoff
 from semidp.publish.pipeline import Prepared
 from semidp.publish.plan import Plan
-from semidp.publish.presentation import WORKBOOK
+from semidp.publish.presentation import WORKBOOK, report_words
 from semidp.publish.release_files import ReleaseFiles
 from semidp.publish.release_value import SOURCES
-from semidp.publish.report_words import report_words
 from semidp.publish.results.cells import METADATA
 from semidp.publish.results.place_maps import MAP
 from semidp.publish.results.texts import name_tradeoff

@@ -18,9 +18,8 @@ from semidp.promise.schema.margins import Chain, Counts, Grid, Mask, Totals, Vie
 from semidp.promise.spaces.dataspace import Dataspace
 from semidp.publish.fitting.flows import fit_nested, improve, thresholds, transport
 from semidp.publish.fitting.problem import WORD_BITS, Floats, Problem, pose
-from semidp.publish.fitting.programs import prove
 from semidp.publish.fitting.real import RealFit, approach, lagrangian, lagrangians, project
-from semidp.publish.fitting.rounding import can_round, round_table, roundable
+from semidp.publish.fitting.rounding import can_round, prove, round_table, roundable
 
 TIME_LIMIT = 30.0
 """Seconds after which no further improvement of a fit is started, unless said."""

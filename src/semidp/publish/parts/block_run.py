@@ -22,7 +22,7 @@ from semidp.promise.accounting.ledger import Ledger, Session
 from semidp.promise.documents import digest
 from semidp.promise.noise.randomness import Randomness
 from semidp.promise.progress import Progress
-from semidp.publish.folders import durable
+from semidp.publish.folders import Unfinished, durable, lasting_folder
 from semidp.publish.parts.prepared_blocks import (
     PreparedBlocks,
     prepare_parts,
@@ -58,7 +58,6 @@ from semidp.publish.statistics.parts import (
     StoredPartition,
 )
 from semidp.publish.statistics.protocol.results import Published
-from semidp.publish.unfinished import Unfinished, lasting_folder
 
 _R = TypeVar("_R", bound=ReleaseFiles)
 _FORMAT = 5  # of what an unfinished release keeps

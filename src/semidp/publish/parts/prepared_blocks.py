@@ -25,9 +25,8 @@ from semidp.promise.mechanisms.branch_noise import Cut
 from semidp.promise.noise.randomness import Randomness
 from semidp.promise.progress import Progress
 from semidp.promise.schema.schema import Schema
-from semidp.publish.budgets import calibrate_separately, solve_target_errors
-from semidp.publish.choices import best_answered
-from semidp.publish.folders import durable
+from semidp.publish.budgets import best_answered, calibrate_separately, solve_target_errors
+from semidp.publish.folders import Unfinished, durable
 from semidp.publish.linked_survey import linked_survey
 from semidp.publish.parts.runners import InOnePiece
 from semidp.publish.pipeline import Prepared, RunOptions, calibrate, prepare
@@ -41,7 +40,6 @@ from semidp.publish.sources.reader import cut_to_available
 from semidp.publish.statistics.parts import STATE, PartTask, part_folder, part_path
 from semidp.publish.statistics.protocol.requests import StepsByParts, require_budget
 from semidp.publish.survey import lookalikes, survey
-from semidp.publish.unfinished import Unfinished
 
 _PUBLIC = "public.json"
 """The file, beside what was measured, of the plan and of what is public."""

@@ -35,13 +35,12 @@ from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
 from semidp.promise.noise.randomness import Randomness
 from semidp.promise.progress import Progress
 from semidp.promise.system import die_with_parent, hide_interrupts, ignore_terminal
-from semidp.publish.folders import durable
+from semidp.publish.folders import Unfinished, durable
 from semidp.publish.sources.linked_records import LinkedSource
 from semidp.publish.sources.opening import Source, open_source
 from semidp.publish.statistics.parts import STATE, Part, PartTable, PartTask
 from semidp.publish.statistics.protocol.requests import Request
 from semidp.publish.statistics.protocol.results import Published
-from semidp.publish.unfinished import Unfinished
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection

@@ -19,7 +19,7 @@ from semidp.promise.exact import count_noun
 from semidp.promise.guarantee import Scope
 from semidp.promise.schema.schema import Schema, Table
 from semidp.promise.spaces.dataspace import RECORD, Dataspace
-from semidp.publish.plots.figures import heatmap
+from semidp.publish.plotting import heatmap
 from semidp.publish.results.cells import TABLE_MEANINGS, Columns, PublishedColumns, StoredFiles
 
 UNNAMED = "table"

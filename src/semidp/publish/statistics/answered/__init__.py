@@ -2,5 +2,5 @@
 
 ``--missing COLUMN=private`` asks for them: a record without a value did not answer.
 `answered_estimates` says what follows from noisy pairs (number who answered, sum of their values),
-`request` what is asked for, `published` what is released.
+`kind` what is asked for and released.
 """

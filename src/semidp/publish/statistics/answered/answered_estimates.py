@@ -15,9 +15,8 @@ from semidp.promise.mechanisms.mechanism import Mechanism
 from semidp.promise.schema.outcome import Outcome
 from semidp.promise.sensitivity.answered_space import AnsweredSpace
 from semidp.promise.spaces.dataspace import Margin
-from semidp.publish.statistics.outcomes.confidence import Intervals, each_level
 from semidp.publish.statistics.outcomes.groups import ByBlocks
-from semidp.publish.statistics.outcomes.noise_law import COARSE, half_widths
+from semidp.publish.statistics.outcomes.noise_law import COARSE, Intervals, each_level, half_widths
 
 Floats = NDArray[np.float64]
 

@@ -34,9 +34,8 @@ from semidp.promise.sensitivity.distribution_space import (
 from semidp.promise.spaces.adjacency import Adjacency, Ball
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.publish.noise_sums import Weighted, half_widths
-from semidp.publish.statistics.outcomes.confidence import LEVEL, Intervals
 from semidp.publish.statistics.outcomes.groups import ByBlocks
-from semidp.publish.statistics.outcomes.noise_law import entry_noise_law
+from semidp.publish.statistics.outcomes.noise_law import LEVEL, Intervals, entry_noise_law
 
 Floats = NDArray[np.float64]
 

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from semidp.promise.exact import number, plain
-from semidp.publish.plots.figures import shorten_name
-from semidp.publish.plots.style import BLUE, GREY, SKY, Figure, drawing, grouped_ticks
+from semidp.publish.plotting import BLUE, GREY, SKY, Figure, drawing, grouped_ticks, shorten_name
 from semidp.publish.results.role_columns import (
     Role,
     RoleColumn,
@@ -25,7 +24,7 @@ from semidp.publish.statistics.distribution.distribution_estimates import (
     GroupDistributions,
     shares,
 )
-from semidp.publish.statistics.outcomes.confidence import Intervals
+from semidp.publish.statistics.outcomes.noise_law import Intervals
 from semidp.publish.statistics.outcomes.words import (
     answered_text,
     clipped_text,
@@ -43,7 +42,7 @@ from semidp.publish.statistics.protocol.statistic import (
 )
 
 if TYPE_CHECKING:
-    from semidp.publish.statistics.distribution.request import DistributionRequest
+    from semidp.publish.statistics.distribution.kind import DistributionRequest
 
 _REASONS = {
     "intervals": (

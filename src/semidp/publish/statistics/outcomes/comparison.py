@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from semidp.promise.mechanisms.additive import LaplaceMechanism
 from semidp.promise.mechanisms.mechanism import Mechanism
 from semidp.promise.sensitivity.outcome_spaces import SumSpace
-from semidp.publish.statistics.outcomes.confidence import About
-from semidp.publish.statistics.outcomes.noise_law import simulate_noise
+from semidp.publish.statistics.outcomes.noise_law import About, simulate_noise
 from semidp.publish.statistics.outcomes.population import Spread
 
 Floats = NDArray[np.float64]

@@ -21,15 +21,16 @@ from semidp.promise.schema.outcome import Outcome
 from semidp.promise.sensitivity.outcome_spaces import SumSpace
 from semidp.promise.spaces.dataspace import Margin
 from semidp.publish.statistics.outcomes.comparison import Comparison, NoisyMeans
-from semidp.publish.statistics.outcomes.confidence import (
+from semidp.publish.statistics.outcomes.groups import ByBlocks
+from semidp.publish.statistics.outcomes.noise_law import (
     LEVEL,
     About,
     Intervals,
     each_level,
     finite,
+    half_widths,
+    noise_deviation,
 )
-from semidp.publish.statistics.outcomes.groups import ByBlocks
-from semidp.publish.statistics.outcomes.noise_law import half_widths, noise_deviation
 from semidp.publish.statistics.outcomes.population import (
     MOST_INVERTED,
     SKEWED,

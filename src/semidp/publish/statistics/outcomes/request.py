@@ -19,7 +19,7 @@ from semidp.promise.spaces.dataspace import Margin
 from semidp.promise.tradeoff.budget import Budget
 from semidp.publish.results.texts import error_text, scale_text
 from semidp.publish.selection import AUTO
-from semidp.publish.statistics.outcomes.confidence import Confidence
+from semidp.publish.statistics.outcomes.noise_law import Confidence
 from semidp.publish.statistics.protocol.requests import (
     BUDGET_KEYS,
     NO_RECORD,

@@ -13,7 +13,7 @@ from semidp.promise.exact import number, plain
 from semidp.promise.schema.outcome import Outcome
 from semidp.promise.spaces.dataspace import Margin
 from semidp.publish.results.role_columns import Role, RoleColumn
-from semidp.publish.statistics.outcomes.confidence import About, Intervals
+from semidp.publish.statistics.outcomes.noise_law import About, Intervals
 from semidp.publish.statistics.outcomes.request import GroupedRequest, StatisticRequest
 
 STATISTIC_MEANINGS = {

@@ -1,4 +1,4 @@
 """Quantiles of a private outcome by groups of exact size.
 
-`request` says what is asked for, `published` what was chosen and what is released.
+`kind` says what is asked for, `published` what was chosen and what is released.
 """

@@ -19,8 +19,8 @@ from semidp.promise.mechanisms.mechanism import Mechanism
 from semidp.promise.spaces.dataspace import Margin
 from semidp.publish.results.role_columns import Role, RoleColumn, Sheet, label_columns
 from semidp.publish.results.texts import number_text, scale_text
-from semidp.publish.statistics.outcomes.confidence import About, Intervals
 from semidp.publish.statistics.outcomes.groups import ByBlocks
+from semidp.publish.statistics.outcomes.noise_law import About, Intervals
 from semidp.publish.statistics.outcomes.words import (
     answered_text,
     clipped_text,
@@ -39,7 +39,7 @@ from semidp.publish.statistics.protocol.statistic import (
 )
 
 if TYPE_CHECKING:
-    from semidp.publish.statistics.quantiles.request import QuantileRequest
+    from semidp.publish.statistics.quantiles.kind import QuantileRequest
 
 Floats = NDArray[np.float64]
 MEDIAN = Fraction(1, 2)

@@ -22,9 +22,14 @@ from semidp.promise.spaces.adjacency import Adjacency
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.tradeoff.budget import Budget
 from semidp.publish.selection import AUTO, outcome_mechanism
-from semidp.publish.statistics.outcomes.confidence import LEVEL, About, Intervals, each_level
 from semidp.publish.statistics.outcomes.group_sums import GroupSums
-from semidp.publish.statistics.outcomes.noise_law import half_widths
+from semidp.publish.statistics.outcomes.noise_law import (
+    LEVEL,
+    About,
+    Intervals,
+    each_level,
+    half_widths,
+)
 from semidp.publish.statistics.outcomes.population import SKEWED, FromNoise, NoisyPart, SquareSums
 from semidp.publish.statistics.regression.routes import RouteSpace, moment_map, regression_routes
 

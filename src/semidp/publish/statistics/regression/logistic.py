@@ -17,7 +17,7 @@ from semidp.errors import Refused
 from semidp.promise.exact import Number, parse_level
 from semidp.promise.sensitivity.moments import Design
 from semidp.promise.spaces.dataspace import Dataspace, Margin
-from semidp.publish.statistics.outcomes.confidence import LEVEL, Intervals
+from semidp.publish.statistics.outcomes.noise_law import LEVEL, Intervals
 from semidp.publish.statistics.regression.linear import RegressionFit
 
 Floats = NDArray[np.float64]

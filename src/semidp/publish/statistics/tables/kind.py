@@ -1,18 +1,52 @@
-"""Tables, as the registry finds them."""
+"""Tables, as the registry finds them, and as they are read from a release: what was measured, and
+the whole numbers that were fitted to it.
+
+One function serves tables of one kind of record and of linked files, in one piece and by parts.
+Nothing is fitted: a solver may end elsewhere on another machine.
+"""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
 from attrs import evolve
+from numpy.typing import NDArray
 
 from semidp.errors import InputError
-from semidp.promise.mechanisms.placement import Objective
-from semidp.publish.results.published_table import UNNAMED, FitKind
-from semidp.publish.statistics.parts import BY_PARTS
+from semidp.promise.guarantee import Scope
+from semidp.promise.mechanisms.branch_noise import Cut
+from semidp.promise.mechanisms.mechanism import Mechanism
+from semidp.promise.mechanisms.placement import Objective, Workload
+from semidp.promise.mechanisms.residual_noise import ResidualMechanism
+from semidp.promise.progress import Progress
+from semidp.promise.schema.schema import Schema
+from semidp.publish.results.cells import StoredFiles
+from semidp.publish.results.published_table import (
+    UNNAMED,
+    FitKind,
+    Fitted,
+    StoredFit,
+    read_cells,
+    refuse_contradiction,
+)
+from semidp.publish.statistics.parts import BY_PARTS, Partition, StoredPartition, refuse_changed
 from semidp.publish.statistics.protocol.kinds import Kind
+from semidp.publish.statistics.protocol.requests import Request, RequestMeasurement, require_budget
+from semidp.publish.statistics.protocol.results import Published, calibrate_named
 from semidp.publish.statistics.setting import Chosen, Panel, Setting, Shape
-from semidp.publish.statistics.tables.asked import TableRequest, with_numbers
-from semidp.publish.statistics.tables.linked_published import PublishedLinked
+from semidp.publish.statistics.tables.asked import TableRequest, measurements_stem, with_numbers
+from semidp.publish.statistics.tables.by_parts.cut_tables import (
+    TableBlocks,
+    read_residuals,
+    residuals_from_json,
+)
+from semidp.publish.statistics.tables.by_parts.separate import read_separate
+from semidp.publish.statistics.tables.by_parts.table_steps import compute_overview
+from semidp.publish.statistics.tables.linked_published import (
+    PublishedLinked,
+    linked_noise_from_json,
+)
 from semidp.publish.statistics.tables.linked_request import (
     TOP_CODE,
     UNIT_SHARE,
@@ -21,7 +55,7 @@ from semidp.publish.statistics.tables.linked_request import (
     read_linked,
     write_linked,
 )
-from semidp.publish.statistics.tables.published import ALONE, SHARED
+from semidp.publish.statistics.tables.published import ALONE, IN_ONE_PIECE, SHARED
 from semidp.publish.statistics.tables.request import (
     PLAN_KEYS,
     TablesRequest,
@@ -30,7 +64,182 @@ from semidp.publish.statistics.tables.request import (
     read_tables,
     write_tables,
 )
-from semidp.publish.statistics.tables.stored_tables import read_tables_measurement
+
+
+@dataclass(frozen=True, eq=False)
+class TablesMeasurement(RequestMeasurement):
+    """Stored tables: what was measured of them, in one piece or in blocks that are put together.
+
+    Parameters
+    ----------
+    mechanism, measurement
+        How it was measured, and what came out.
+    blocks, names
+        How the tables lie in parts, if they do, and the tables at the cut that nobody asked for.
+    agreeing
+        Where sizes of units are coded: for how many places both kinds agree, and how many there
+        are. The counts by single sizes are not published.
+    """
+
+    blocks: TableBlocks | None = None
+    names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    agreeing: tuple[int, int] | None = None
+
+    def publish(
+        self, request: Any, scope: Scope, counts: Sequence[Any], progress: Progress
+    ) -> Published:
+        """Return the tables with their stored whole numbers."""
+        result: Any = super().publish(request, scope, counts, progress)
+        known: dict[str, Any] = {"noisy": self.measurement.noisy}
+        if self.blocks is not None:
+            overview = compute_overview(result, self.blocks, self.names)
+            known["blocks"] = replace(self.blocks, overview=overview)
+        if self.agreeing is not None:
+            known["stated"] = self.agreeing
+        published: Published = replace(result, **known)
+        return published
+
+
+def read_tables_measurement(
+    entry: Mapping[str, Any],
+    request: Any,
+    requests: Sequence[Request],
+    partition: Partition | None,
+    scope: Scope,
+    files: StoredFiles,
+) -> tuple[RequestMeasurement, list[StoredFit]]:
+    """Read what was measured of the tables of a request, and their whole numbers.
+
+    Parameters
+    ----------
+    entry
+        What release.json says of the measurement: whether its randomness was secure, which law was
+        drawn, how noise was placed on residuals, and how whole numbers were fitted.
+    request, requests
+        What was asked for, among all requests of the plan.
+    partition, scope, files
+        The parts, if there are any, what is public, and the files of the release itself.
+    """
+    if not isinstance(request, (TablesRequest, LinkedTablesRequest)):
+        raise ValueError("tables are published of a request for tables")
+    mechanism = _read_mechanism(entry, request, scope)
+    if partition is not None and not isinstance(partition, StoredPartition):
+        raise ValueError("parts are in the folder of a release")
+    if partition is not None and entry.get(IN_ONE_PIECE) is not True:
+        if not isinstance(request, TablesRequest) or not isinstance(mechanism, ResidualMechanism):
+            raise ValueError("parts are fitted one by one where residuals were measured")
+        return read_separate(entry, request, requests, mechanism, partition, scope, files)
+    blocks, names = None, dict[str, tuple[str, ...]]()
+    stored: list[StoredFiles] = []
+    if partition is None:
+        noisy = _read_noisy(request, mechanism, scope, files)
+    else:
+        # The folder may have changed since the release was written.
+        for part in partition.parts:
+            refuse_changed(partition.place, part.digests, "the release was written")
+        stored = [partition.files(part) for part in partition.parts]
+        blocks, names = request.cut_blocks(mechanism, partition.depth, scope, requests)
+        if len(stored) != blocks.parts:
+            raise ValueError("a release by parts has a part for each node")
+        noisy = blocks.read(files, stored)
+    fits: list[StoredFit] = []
+    for asked, schema, how in _list_fits(entry, request, scope):
+        if blocks is not None and asked.name in blocks.below:
+            counts = _read_rows(asked.name, schema, blocks, stored)
+        else:
+            counts = read_cells(files, asked.name, schema)["count"]
+        counted = request.counted_by(asked)
+        refuse_contradiction(files.folder, asked.name, schema, counts, how, counted, scope)
+        fits.append((counts, how))
+    measured = mechanism.restore_measurement(noisy, entry["private"])
+    agreeing = _read_agreement(entry, request, scope)
+    return TablesMeasurement(mechanism, measured, blocks, names, agreeing), fits
+
+
+def _read_rows(
+    name: str, schema: Schema, blocks: TableBlocks, parts: Sequence[StoredFiles]
+) -> NDArray[Any]:
+    """Read the counts of a table from the files of all parts."""
+    cut = Cut.from_name(schema, blocks.depth)
+    rows = []
+    for node, files in enumerate(parts):
+        rows.append(read_cells(files, name, cut.branch(schema, node))["count"])
+    # Counts of a table without whole numbers are real ones.
+    counts = np.zeros(schema.shape, np.result_type(*rows))
+    for node, cells in enumerate(rows):
+        row = cut.row(schema.grid, schema.grid.full, counts, node)
+        row[...] = cells.reshape(row.shape)
+    return counts
+
+
+def _read_agreement(
+    entry: Mapping[str, Any], request: TablesRequest | LinkedTablesRequest, scope: Scope
+) -> tuple[int, int] | None:
+    """Return for how many places both kinds are said to agree; None where that can be counted."""
+    if not isinstance(request, LinkedTablesRequest) or request.top_code is None:
+        return None
+    stated = entry["agreeing"], entry["places"]
+    if not all(isinstance(value, int) and not isinstance(value, bool) for value in stated):
+        raise ValueError("places are counted in whole numbers")
+    return stated
+
+
+def _read_mechanism(
+    entry: Mapping[str, Any], request: TablesRequest | LinkedTablesRequest, scope: Scope
+) -> Mechanism:
+    """Return how tables were measured: which law was chosen, and how noise was placed on residuals,
+    is stored, since another machine may end elsewhere.
+    """
+    if isinstance(request, LinkedTablesRequest):
+        return linked_noise_from_json(entry, request.space(scope))
+    if not request.is_single_table:
+        return residuals_from_json(entry, request.residual_space(scope), request.workload(scope))
+    if "residuals" not in entry:
+        name = entry["noise"]["mechanism"]
+        return calibrate_named(name, request.space(scope), require_budget(request))
+    space = request.residual_space(scope)
+    return residuals_from_json(entry, space, Workload.from_weights(space, None, Objective.total))
+
+
+def _read_noisy(
+    request: TablesRequest | LinkedTablesRequest,
+    mechanism: Mechanism,
+    scope: Scope,
+    files: StoredFiles,
+) -> NDArray[np.int64]:
+    """Read what was measured in one piece."""
+    stem = measurements_stem(request)
+    if isinstance(mechanism, ResidualMechanism):
+        return read_residuals(files, stem, mechanism.space)
+    if isinstance(request, TablesRequest):
+        schema = scope.dataspace.schema.restrict(request.only.features)
+        return read_cells(files, stem, schema)["noisy_count"]
+    noisy: NDArray[np.int64] = files.numbers(stem, 2)["noisy"]
+    if noisy.shape != tuple(mechanism.space.shape) or noisy.dtype != np.int64:
+        raise ValueError("the measurements are not those of the plan")
+    return noisy
+
+
+def _list_fits(
+    entry: Mapping[str, Any], request: TablesRequest | LinkedTablesRequest, scope: Scope
+) -> list[tuple[TableRequest, Schema, Fitted]]:
+    """Return each table that was asked for with its features as they are published, and how it was
+    fitted.
+    """
+    if isinstance(request, LinkedTablesRequest):
+        asked = (*request.members, *request.units)
+        entries = [*entry["members"]["tables"], *entry["units"]["tables"]]
+    else:
+        asked = request.tables
+        entries = [entry] if request.is_single_table else entry["tables"]
+    fits = []
+    for table, part in zip(asked, entries, strict=True):
+        fitted = Fitted(**part["fit"])
+        if fitted.kind != table.fit:
+            raise ValueError("a table has the numbers that its plan asks for")
+        fits.append((table, request.published_schema(table, scope), fitted))
+    return fits
+
 
 _TABLES = ("table", "all_pairs")
 WEIGHT = Setting(

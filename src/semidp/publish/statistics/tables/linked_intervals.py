@@ -22,8 +22,7 @@ from semidp.promise.spaces.linked import UNIT
 from semidp.publish.half_widths import sum_terms
 from semidp.publish.linked_mechanism import LinkedMechanism
 from semidp.publish.noise_sums import LEVEL, half_width
-from semidp.publish.size_agreement import Agreement, LevelResidual, along_size
-from semidp.publish.top_codes import TopCode
+from semidp.publish.size_agreement import Agreement, LevelResidual, TopCode, along_size
 
 _NEAR = 0.03  # a normal law this close, in standard deviations, takes the place of the law itself
 # σ² of noise, in squares of its step, from which on a normal number hides the steps of another

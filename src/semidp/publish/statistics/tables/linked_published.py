@@ -26,20 +26,19 @@ from semidp.publish.results.published_table import (
     tables_by_features,
 )
 from semidp.publish.results.sections import Details, Section
-from semidp.publish.size_agreement import add_quarters_feature, assemble_tables
+from semidp.publish.size_agreement import TopCode, add_quarters_feature, assemble_tables
 from semidp.publish.statistics.protocol.results import mechanism_fields
 from semidp.publish.statistics.tables import linked_words
 from semidp.publish.statistics.tables.by_parts import joint_words
-from semidp.publish.statistics.tables.error_words import cautions
-from semidp.publish.statistics.tables.linked_fitting import Fit, fitted_kinds
-from semidp.publish.statistics.tables.linked_intervals import LinkedIntervals
-from semidp.publish.statistics.tables.published import IN_ONE_PIECE, PublishedCells
-from semidp.publish.statistics.tables.residual_files import (
+from semidp.publish.statistics.tables.by_parts.cut_tables import (
     linked_columns,
     residuals_from_json,
     residuals_json,
 )
-from semidp.publish.top_codes import TopCode
+from semidp.publish.statistics.tables.error_words import cautions
+from semidp.publish.statistics.tables.linked_fitting import Fit, fitted_kinds
+from semidp.publish.statistics.tables.linked_intervals import LinkedIntervals
+from semidp.publish.statistics.tables.published import IN_ONE_PIECE, PublishedCells
 
 if TYPE_CHECKING:
     from semidp.publish.statistics.protocol.requests import Request

@@ -27,6 +27,7 @@ from semidp.promise.tradeoff.budget import Budget
 from semidp.publish.linked_mechanism import LinkedMechanism, published_variances
 from semidp.publish.results.published_table import StoredFit
 from semidp.publish.selection import AUTO
+from semidp.publish.size_agreement import TopCode
 from semidp.publish.sources.linked_records import LinkedReader
 from semidp.publish.sources.reader import conceal
 from semidp.publish.statistics.protocol.requests import (
@@ -48,7 +49,6 @@ from semidp.publish.statistics.tables.linked_published import (
     published_linked,
 )
 from semidp.publish.statistics.tables.linked_words import linked_forecasts, noise_lines
-from semidp.publish.top_codes import TopCode
 
 if TYPE_CHECKING:
     from semidp.publish.statistics.tables.by_parts.cut_tables import TableBlocks
@@ -336,7 +336,7 @@ class LinkedTablesRequest(Request):
         reader: Any,
     ) -> StepsByParts:
         """Return how both kinds are measured at the cut and in each part, and put together."""
-        from semidp.publish.statistics.tables.by_parts.joint import prepare_joint_steps
+        from semidp.publish.statistics.tables.by_parts.table_steps import prepare_joint_steps
 
         assert isinstance(mechanism, LinkedMechanism)
         depth = cut.name(mechanism.space.members.schema)

@@ -17,6 +17,7 @@ from semidp.publish.linked_mechanism import LinkedMechanism, published_variances
 from semidp.publish.results.cells import Form
 from semidp.publish.results.sections import Section, counts_sections, table_title
 from semidp.publish.results.texts import error_text
+from semidp.publish.size_agreement import TopCode
 from semidp.publish.statistics.tables.asked import TableRequest
 from semidp.publish.statistics.tables.error_words import (
     ERRORS_TEXT,
@@ -24,7 +25,6 @@ from semidp.publish.statistics.tables.error_words import (
     error_lines,
     misses_totals,
 )
-from semidp.publish.top_codes import TopCode
 
 if TYPE_CHECKING:
     from semidp.publish.results.published_table import PublishedTable

@@ -9,8 +9,8 @@ from semidp.promise.exact import count_noun
 from semidp.promise.mechanisms.residual_noise import ResidualMechanism
 from semidp.promise.schema.margins import View, maximal, meet
 from semidp.publish.comparisons import find_excess_variance
-from semidp.publish.plots.figures import loss_plot
-from semidp.publish.report_words import report_words
+from semidp.publish.plotting import loss_plot
+from semidp.publish.presentation import report_words
 from semidp.publish.results.cells import Form
 from semidp.publish.results.sections import (
     LISTED_ROWS,

@@ -42,15 +42,15 @@ from semidp.publish.statistics.recheck_findings import Trust
 from semidp.publish.statistics.tables import product_words, words
 from semidp.publish.statistics.tables.asked import TableRequest, TablesAsked, measurements_stem
 from semidp.publish.statistics.tables.by_parts import joint_words
-from semidp.publish.statistics.tables.error_words import CellErrors, cautions
-from semidp.publish.statistics.tables.fitting import fitted_tables
-from semidp.publish.statistics.tables.residual_files import (
+from semidp.publish.statistics.tables.by_parts.cut_tables import (
     RESIDUAL_FIELDS,
     residual_columns,
     residual_faults,
     residuals_json,
     within_claim,
 )
+from semidp.publish.statistics.tables.error_words import CellErrors, cautions
+from semidp.publish.statistics.tables.fitting import fitted_tables
 
 if TYPE_CHECKING:
     from semidp.publish.statistics.protocol.requests import Request

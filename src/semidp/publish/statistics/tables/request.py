@@ -253,13 +253,8 @@ class TablesRequest(TablesAsked):
         """Return how the tables are measured at the cut, in each part, and put together; None where
         none of them reaches below the cut.
         """
-        from semidp.publish.statistics.tables.by_parts import (
-            joint,
-            measuring,
-            separate,
-            separate_fits,
-            separate_steps,
-        )
+        from semidp.publish.statistics.tables.by_parts import separate, separate_fits, table_steps
+        from semidp.publish.statistics.tables.by_parts.part_tables import TablesAtCut
 
         schema = scope.dataspace.schema
         blocks, names = self.cut_blocks(mechanism, cut.name(schema), scope, requests)
@@ -272,12 +267,14 @@ class TablesRequest(TablesAsked):
             circles = separate_fits.circles_met(schema.grid, views, exact, cut)
             foreseen += separate.foresee_cycles(self, circles, schema)
             if not separate_fits.needs_joint_fit(schema.grid, views, exact, cut):
-                at_cut = measuring.TablesAtCut.read(blocks.kinds[0], scope.dataspace, reader)
+                at_cut = TablesAtCut.read(blocks.kinds[0], scope.dataspace, reader)
                 at_cut_names = separate.overview_names(requests, schema, cut)[self.name]
                 stems = [name for name, _ in at_cut_names]
-                return separate_steps.SeparateSteps(self, mechanism, at_cut, stems, foreseen)
+                return table_steps.SeparateSteps(self, mechanism, at_cut, stems, foreseen)
         readers = [(scope.dataspace, reader)]
-        return joint.prepare_joint_steps(self, mechanism, scope, blocks, readers, names, foreseen)
+        return table_steps.prepare_joint_steps(
+            self, mechanism, scope, blocks, readers, names, foreseen
+        )
 
     def with_mechanism(self, name: str) -> "TablesRequest":
         """Return the request with another mechanism for its tables."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from semidp.promise.exact import count_noun
-from semidp.publish.plots.figures import loss_plot
+from semidp.publish.plotting import loss_plot
 from semidp.publish.results.cells import Form
 from semidp.publish.results.sections import Details, Section, page_cells, table_title
 from semidp.publish.results.texts import CLAIM_TEXTS, scale_text

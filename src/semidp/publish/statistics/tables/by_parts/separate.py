@@ -57,6 +57,9 @@ from semidp.publish.statistics.tables.by_parts.cut_tables import (
     CutKind,
     TableBlocks,
     cut_plain,
+    read_residuals,
+    residual_columns,
+    residuals_json,
 )
 from semidp.publish.statistics.tables.by_parts.part_tables import (
     RowAtCut,
@@ -74,11 +77,6 @@ from semidp.publish.statistics.tables.by_parts.separate_fits import (
 from semidp.publish.statistics.tables.error_words import CellErrors, cautions
 from semidp.publish.statistics.tables.fitting import exact_totals, fitted_tables
 from semidp.publish.statistics.tables.published import PublishedTables
-from semidp.publish.statistics.tables.residual_files import (
-    read_residuals,
-    residual_columns,
-    residuals_json,
-)
 
 Floats = NDArray[np.float64]
 

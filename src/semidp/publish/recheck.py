@@ -22,8 +22,7 @@ from semidp.publish.linked_survey import stated_totals_differ
 from semidp.publish.pipeline import versions
 from semidp.publish.plan import Plan
 from semidp.publish.presentation import AS_USUAL, WORKBOOK
-from semidp.publish.rechecking.file_check import compare_parts, file_differences
-from semidp.publish.rechecking.result_check import check_result
+from semidp.publish.recheck_results import check_result, compare_parts, file_differences
 from semidp.publish.release_files import (
     REPORT,
     ReleaseFiles,

@@ -1,1 +1,0 @@
-"""Figures: `figures` draws curves and tables, `style` is their common look."""
