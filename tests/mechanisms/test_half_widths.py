@@ -354,3 +354,15 @@ def test_noise_in_all_directions_has_its_level_too(kind, epsilon) -> None:
         )
         held = (errors <= cell_half_widths(mechanism) + 1e-9).mean(axis=0)
         assert held.min() > 0.95 - 5 * math.sqrt(0.95 * 0.05 / 5_000)
+
+
+@pytest.mark.parametrize("level", [0.95, 0.9999, 0.99999, 0.999999, 1 - 1e-9])
+def test_levels_near_one_hold_too(level: float) -> None:
+    """Beyond 0.99999 nothing was left of the level, and the half-width was next to 0."""
+    law = DiscreteGaussian(Fraction(4))
+    values = np.arange(-80, 81)
+    chances = np.exp(-(values**2) / 8.0)
+    chances /= chances.sum()
+    width = half_width([Weighted(law, Fraction(1), 1)], level)
+    assert chances[np.abs(values) > width].sum() <= 1 - level
+    assert width <= 40

@@ -8,7 +8,12 @@ from benchmarks.series_coverage import coverage_of_changes, coverage_of_weights,
 
 import semidp as sd
 from semidp.cli import run
-from semidp.inference.design_weights import PopulationStrata, read_strata, weighted_estimates
+from semidp.inference.design_weights import (
+    PopulationStrata,
+    list_unweighted,
+    read_strata,
+    weighted_estimates,
+)
 from semidp.inference.linear_estimates import SumErrors
 from semidp.inference.period_changes import Reading, _compare, compare_releases
 from semidp.present.series_words import plan_next
@@ -322,3 +327,63 @@ def test_the_next_plan_asks_for_no_more_than_is_left(tmp_path):
     plan = plan_next(ledger.series_account(), made)
     assert plan.period == "2026Q3"
     assert plan.budget == sd.Budget.zcdp("0.1")
+
+
+def test_what_is_not_compared_is_said():
+    data = {"ward": [*"ab"] * 20, "y": [float(number % 7) for number in range(40)]}
+    asked = (sd.table("ward"), sd.median("y", by="ward", bounds=(0, 10)))
+    first = sd.release(data, *asked, exact=["ward"], mu=1)
+    second = sd.release(data, *asked, sd.mean("y", by="ward", bounds=(0, 10)), exact=["ward"], mu=1)
+    found = sd.change(first, second)
+    assert dict(found.left_out) == {
+        "median-y": "it was published without intervals about the records",
+        "mean-y": "it is only in 2",
+    }
+    assert found.to_json()["left_out"][0]["statistic"] == "median-y"
+
+
+def test_levels_that_come_and_go_are_drawn_with_gaps():
+    made = [
+        sd.release({"ward": [*wards] * 10}, sd.table("ward"), levels={"ward": wards}, mu=1)
+        for wards in ("ab", "bc")
+    ]
+    panels = sd.change(*made).plot().axes
+    assert [axes.get_title("left") for axes in panels] == ["a", "b", "c"]
+    drawn = [np.isfinite(axes.lines[0].get_ydata()).tolist() for axes in panels]
+    assert drawn == [[True, False], [True, True], [False, True]]
+
+
+def test_counts_have_no_ratio_to_nothing(table):
+    """An estimate of 0 or below for a count: the ratio is not known, and never below 0."""
+    labels = tuple((("ward", name),) for name in "abc")
+    first = Reading("table", labels, np.array([0.0, -1.0, 2.0]), SumErrors(3), least=0)
+    second = Reading("table", labels, np.array([-2.0, 3.0, -1.0]), SumErrors(3), least=0)
+    rows, _ = _compare(first, second, ("1", "2"), 0.95, SeededRandomness(1))
+    assert [row.to_json()["ratio"] for row in rows] == [None, None, 0.0]
+
+
+def test_levels_near_one_make_wide_intervals(table):
+    pair = [redrawn(table, 1), redrawn(table, 2)]
+    widths = []
+    for level in (0.95, 0.999, 0.99999, 0.999999, 1 - 1e-9):
+        row = compare_releases(pair, ["1", "2"], level).rows[0]
+        widths.append(row.upper - row.lower)
+    assert widths == sorted(widths)
+    assert widths[-1] > 2 * widths[0]
+
+
+def test_means_without_a_known_spread_are_named_and_huge_strata_refused():
+    data = {"ward": [*"ab"] * 9, "ill": [*"yyn"] * 6, "y": [float(number) for number in range(18)]}
+    asked = (sd.table("ward", "ill"), sd.total("y", by="ward", bounds=(0, 20)))
+    made = sd.release(data, *asked, exact=["ward"], levels={"ill": "yn"}, mu=1)
+    strata = PopulationStrata(("ward",), {("a",): 90.0, ("b",): 80.0})
+    assert {one.statistic for one in weighted_estimates(made, strata)} == {"table", "sum-y"}
+    assert {one.statistic for one in weighted_estimates(made, strata, design=True)} == {"table"}
+    assert list_unweighted(made, strata) == []
+    ((name, reason),) = list_unweighted(made, strata, design=True)
+    assert name == "sum-y"
+    assert "spread" in reason
+    for is_weight in (False, True):
+        huge = PopulationStrata(("ward",), {("a",): 1e200, ("b",): 1e308}, is_weight)
+        with pytest.raises(sd.InputError, match="people"):
+            weighted_estimates(made, huge, design=True)

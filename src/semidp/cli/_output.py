@@ -454,3 +454,9 @@ def append_hint(error: SemidpError) -> str:
         return sentence
     first = error.names[0] if error.names else ""
     return f"{sentence} ({hint.format(first=first, all=','.join(error.names))})"
+
+
+def check_picture(path: Path | None) -> None:
+    """Refuse a picture of a kind that is not drawn, before anything is computed."""
+    if path is not None and path.suffix not in (".png", ".svg"):
+        raise InputError("--picture writes a .png or a .svg file")

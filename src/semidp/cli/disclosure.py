@@ -23,14 +23,14 @@ from semidp.assess.disclosure.table_files import (
     read_records,
 )
 from semidp.cli._command import argument, command, flag, option
-from semidp.cli._output import print_json, print_rows, progress_bar
+from semidp.cli._output import check_picture, print_json, print_rows, progress_bar
 from semidp.cli._totals import read_totals as read_total_files
 from semidp.errors import InputError
 from semidp.present.disclosure_words import disclosure_rows, width_figure
 from semidp.promise.exact import nonnegative
 from semidp.promise.files import replace_file
 from semidp.publish.plan_settings import build_plan
-from semidp.publish.plotting import png, svg
+from semidp.publish.plotting import encode_picture
 from semidp.publish.statistics.setting import assign_values
 
 _SHOWN = 10  # statements of a printed answer
@@ -95,8 +95,7 @@ def disclosure(
         zeros_kept=zeros_kept,
     )
     named = tuple(data or ())
-    if picture is not None and picture.suffix not in (".png", ".svg"):
-        raise InputError("--picture writes a .png or a .svg file")
+    check_picture(picture)
     if totals or options.given["exact"]:
         if rules != ReadingRules():
             raise InputError(
@@ -160,5 +159,4 @@ def _draw(found: Disclosure, path: Path) -> None:
         raise InputError(
             "there is nothing to draw: one feature, or more cells than a picture shows"
         )
-    drawn = png(figure) if path.suffix == ".png" else svg(figure).encode()
-    replace_file(path, drawn)
+    replace_file(path, encode_picture(figure, path))

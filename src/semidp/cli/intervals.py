@@ -13,10 +13,11 @@ from semidp.errors import InputError
 from semidp.inference.answers import IntervalEstimate, TableIntervals
 from semidp.inference.area_sums import area_intervals, read_area_rows, sum_intervals, sum_rows
 from semidp.inference.common_odds import stratified_odds_ratio
-from semidp.inference.design_weights import read_strata, weighted_estimates
+from semidp.inference.design_weights import list_unweighted, read_strata, weighted_estimates
 from semidp.inference.markov import posterior
 from semidp.inference.models import TableModel, TermTest
 from semidp.inference.models import model as fitted_model
+from semidp.inference.period_changes import name_row
 from semidp.inference.ratios import RateMeasure
 from semidp.present.release import Release
 from semidp.promise.exact import exact, plain
@@ -233,9 +234,13 @@ def _print_weighted(
     from rich.console import Console
 
     release = load_consistent(Release, folder)
-    found = weighted_estimates(release, read_strata(strata), level=level, design=design)
+    population = read_strata(strata)
+    found = weighted_estimates(release, population, level=level, design=design)
+    left_out = list_unweighted(release, population, design=design)
     if printing.json:
-        print_json({"design": design, "estimates": [one.to_json() for one in found]})
+        reasons = [{"statistic": name, "reason": reason} for name, reason in left_out]
+        estimates = [one.to_json() for one in found]
+        print_json({"design": design, "estimates": estimates, "left_out": reasons})
         return
     headings = ["estimate", "error of the noise"]
     headings += ["error of the sample"] if design else []
@@ -246,11 +251,12 @@ def _print_weighted(
         if one.design_error is not None:
             numbers.append(rounded_text(one.design_error, error))
         numbers += end_texts({"lower": one.lower, "upper": one.upper}, error)
-        labels = " · ".join(label for _, label in one.labels) or "all"
-        shown.add_row(harmless(one.statistic), one.kind, harmless(labels), *numbers)
+        shown.add_row(harmless(one.statistic), one.kind, harmless(name_row(one.labels)), *numbers)
     Console(highlight=False, markup=False).print(shown)
     of_whom = "the population" if design else "these records, weighted"
-    print_rows([("about", f"{of_whom}; {level:.0%} intervals")], width=10)
+    lines = [("about", f"{of_whom}; {level:.0%} intervals")]
+    lines += [("left out", f"{name}: {reason}") for name, reason in left_out]
+    print_rows(lines, width=10)
 
 
 def _print_posterior(

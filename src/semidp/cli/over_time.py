@@ -5,15 +5,21 @@ from typing import Any
 
 import semidp.cli._options as o
 from semidp.cli._command import argument, command, option
-from semidp.cli._output import grid, harmless, print_json, print_rows
+from semidp.cli._output import check_picture, grid, harmless, print_json, print_rows
 from semidp.errors import InputError
-from semidp.inference.period_changes import ChangedRow, Changes, ChangeTest, compare_releases
+from semidp.inference.period_changes import (
+    ChangedRow,
+    Changes,
+    ChangeTest,
+    compare_releases,
+    name_row,
+)
 from semidp.present.release import Release
 from semidp.present.series_words import SeriesPlan, describe_series, plan_next, plan_series
 from semidp.promise.accounting.ledger import Ledger
 from semidp.promise.files import replace_file
 from semidp.promise.noise.randomness import SeededRandomness
-from semidp.publish.plotting import png, svg
+from semidp.publish.plotting import encode_picture
 from semidp.publish.recheck import load_consistent
 from semidp.publish.results.texts import end_texts, rounded_text
 
@@ -41,8 +47,7 @@ def change(
     The intervals allow for the noise of both releases. They are about the records of the periods,
     not about a population. It costs no privacy.
     """
-    if picture is not None and picture.suffix not in (".png", ".svg"):
-        raise InputError("--picture writes a .png or a .svg file")
+    check_picture(picture)
     if len({folder.resolve() for folder in releases}) < len(releases):
         raise InputError("a release is named twice: name one of each period")
     loaded = [load_consistent(Release, folder) for folder in releases]
@@ -54,9 +59,7 @@ def change(
     if out is not None:
         replace_file(out, changes.csv())
     if picture is not None:
-        figure = changes.plot(statistic)
-        text: Any = png(figure) if picture.suffix == ".png" else svg(figure)
-        replace_file(picture, text)
+        replace_file(picture, encode_picture(changes.plot(statistic), picture))
     if printing.json:
         print_json(changes.to_json())
     else:
@@ -77,20 +80,20 @@ def _print_changes(found: Changes) -> None:
     lines += [("test", _test_text(test)) for test in found.tests]
     if found.unmatched:
         name, labels, only = found.unmatched[0]
-        example = f"{name} {' · '.join(label for _, label in labels)} is only in {', '.join(only)}"
+        example = f"{name} {name_row(labels)} is only in {', '.join(only)}"
         lines.append(("unmatched", f"{len(found.unmatched):,} rows, such as: {example}"))
+    lines += [("left out", f"{name}: {reason}") for name, reason in found.left_out]
     if lines:
         print_rows(lines, width=10)
 
 
 def _change_texts(row: ChangedRow) -> tuple[str, ...]:
     error = (row.upper - row.lower) / 4
-    labels = " · ".join(label for _, label in row.labels) or "all"
     numbers = [rounded_text(value, error) for value in (row.before, row.after, row.difference)]
     ends = ["exact", ""]
     if not row.exact:
         ends = end_texts({"lower": row.lower, "upper": row.upper}, error)
-    return row.statistic, labels, row.start, row.end, *numbers, *ends
+    return row.statistic, row.row_name, row.start, row.end, *numbers, *ends
 
 
 def _test_text(test: ChangeTest) -> str:

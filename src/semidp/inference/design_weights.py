@@ -16,7 +16,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,8 @@ from scipy.special import ndtri
 from semidp.errors import InputError, Refused
 from semidp.inference.linear_estimates import SumErrors
 from semidp.inference.measured import measured_table
-from semidp.inference.period_changes import read_group_rows
+from semidp.inference.period_changes import Labels, cell_labels, read_group_rows
+from semidp.promise.documents import Encodable
 from semidp.promise.exact import exact
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.publish.noise_sums import half_widths
@@ -39,9 +40,14 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 Stratum = tuple[str, ...]
+_MOST_PEOPLE = 1e15
 _VARYING = (
     "weights that vary within a stratum depend on everybody's records, and no noise covers them:"
     " make the strata finer until a weight is constant in each, and publish their sizes exactly"
+)
+_NO_SPREAD = (
+    "the spread of the outcome within strata was not measured, which the sampling error of a mean"
+    " needs: leave the design out, or release a proportion"
 )
 
 
@@ -97,7 +103,7 @@ def read_strata(path: Path | str) -> PopulationStrata:
 
 
 @dataclass(frozen=True)
-class WeightedEstimate:
+class WeightedEstimate(Encodable):
     """One weighted estimate.
 
     Parameters
@@ -114,9 +120,11 @@ class WeightedEstimate:
         Interval: for these records weighted, or with the design for the population.
     """
 
+    json_keys: ClassVar[Mapping[str, str | None]] = {"labels": None}
+
     statistic: str
     kind: str
-    labels: tuple[tuple[str, str], ...]
+    labels: Labels
     value: float
     noise_error: float
     design_error: float | None
@@ -130,17 +138,7 @@ class WeightedEstimate:
 
     def to_json(self) -> dict[str, Any]:
         """Return the estimate as plain values."""
-        return {
-            "statistic": self.statistic,
-            "kind": self.kind,
-            "row": dict(self.labels),
-            "value": self.value,
-            "noise_error": self.noise_error,
-            "design_error": self.design_error,
-            "lower": self.lower,
-            "upper": self.upper,
-            "level": self.level,
-        }
+        return {**super().to_json(), "row": dict(self.labels)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,21 +193,42 @@ def weighted_estimates(
     for table in release.tables:
         if {*strata.names} <= {*table.schema.names}:
             estimates += _weigh_table(release, table, strata, plan, level, design)
-    unknown: Refused | None = None
-    for result in release.results:
-        if isinstance(result, PublishedStatistic) and isinstance(result.analysis, GroupSums):
-            try:
-                estimates += _weigh_groups(result, strata, plan, level, design)
-            except Refused as refusal:  # the spread of this outcome; others may be known
-                unknown = refusal
-    if not estimates and unknown is not None:
-        raise unknown
+    for result in _list_sums(release):
+        if not (design and _lacks_spread(result)):
+            estimates += _weigh_groups(result, strata, plan, level, design)
+    unweighted = list_unweighted(release, strata, design=design)
+    if not estimates and unweighted:
+        raise Refused(unweighted[0][1])
     if not estimates:
         raise Refused(
             f"this release has nothing by {' and '.join(strata.names)}: release a table, a mean or"
             " a proportion with these features"
         )
     return estimates
+
+
+def list_unweighted(
+    release: "ReleaseValue", strata: PopulationStrata, *, design: bool = False
+) -> list[tuple[str, str]]:
+    """Return what is by strata and `weighted_estimates` leaves out, each with the reason."""
+    reasons = []
+    for result in _list_sums(release):
+        is_by_strata = any({*block.names} == {*strata.names} for block in result.request.by)
+        if design and is_by_strata and _lacks_spread(result):
+            reasons.append((str(result.name), _NO_SPREAD))
+    return reasons
+
+
+def _list_sums(release: "ReleaseValue") -> list[PublishedStatistic]:
+    """Sums, means and proportions of a release."""
+    results = (one for one in release.results if isinstance(one, PublishedStatistic))
+    return [one for one in results if isinstance(one.analysis, GroupSums)]
+
+
+def _lacks_spread(result: PublishedStatistic) -> bool:
+    """Whether the spread of an outcome within strata is not known."""
+    is_proportion = str(result.request.statistic) == "proportion"
+    return not is_proportion and result.analysis.squares is None
 
 
 def _match_design(dataspace: Any, strata: PopulationStrata) -> _StratifiedSample:
@@ -242,7 +261,9 @@ def _match_design(dataspace: Any, strata: PopulationStrata) -> _StratifiedSample
             continue
         if not count:
             raise Refused(f"no record is in the stratum {name}: join it with another stratum")
-        people = size * count if strata.is_weight else size
+        people = size * float(count) if strata.is_weight else size
+        if people > _MOST_PEOPLE:
+            raise InputError(f"the stratum {name} has more than {_MOST_PEOPLE:.0e} people")
         if people < count:
             raise InputError(f"the stratum {name} has more records than people")
         kept.append(stratum)
@@ -267,13 +288,9 @@ def _weigh_table(
     others = [feature for feature in measured.schema.features if feature.name not in strata.names]
     if not others:
         return []
-    axes = []
-    for feature in others:
-        axes.append([tuple(zip(feature.names, path, strict=True)) for path in feature.paths()])
     estimates = []
     population = float(plan.population.sum())
-    for row in itertools.product(*axes):
-        labels = tuple(itertools.chain(*row))
+    for labels in cell_labels(others):
         inside = measured.mask(dict(labels))
         cells = np.stack(
             [
@@ -347,11 +364,6 @@ def _outcome_spread(
         shares = means.values[means.counts > 0][[*rows]]
         noise = means.standard_errors[means.counts > 0][[*rows]] ** 2
         return _binary_spread(shares, noise, plan.sampled)
-    if sums.squares is None:
-        raise Refused(
-            "the spread of the outcome within strata was not measured, which the sampling error of"
-            " a mean needs: leave the design out, or release a proportion"
-        )
     counts = sums.means(block).counts
     spread: Floats = sums.within_sd(block)[counts > 0][[*rows]] ** 2
     return spread
@@ -366,7 +378,7 @@ def _binary_spread(shares: Floats, noise: Floats, sampled: Floats) -> Floats:
 def _state(
     name: str,
     kind: str,
-    labels: tuple[tuple[str, str], ...],
+    labels: Labels,
     value: float,
     errors: SumErrors,
     spread: Floats | None,

@@ -9,7 +9,7 @@ import csv
 import io
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -23,6 +23,7 @@ from semidp.inference.measured import measured_table
 from semidp.promise.documents import Encodable
 from semidp.promise.mechanisms.mechanism import CellByCell
 from semidp.promise.noise.randomness import Randomness, SystemRandomness
+from semidp.promise.schema.features import Feature
 from semidp.promise.schema.outcome import Outcome
 from semidp.publish.noise_sums import half_widths
 from semidp.publish.results.role_columns import Role, Sheet
@@ -94,6 +95,15 @@ class Reading:
         return values - half, values + half
 
 
+def name_row(labels: Labels) -> str:
+    """Levels of a row in one text.
+
+    >>> name_row((("ward", "a"), ("ill", "y"))), name_row(())
+    ('a · y', 'all')
+    """
+    return " · ".join(label for _, label in labels) or "all"
+
+
 def _select(errors: SumErrors, places: Sequence[int]) -> SumErrors:
     """The errors of some sums."""
     chosen = [*places]
@@ -128,7 +138,7 @@ def _sum_rounding(readings: Sequence[Reading], places: Sequence[Sequence[int]]) 
 
 
 @dataclass(frozen=True)
-class ChangedRow:
+class ChangedRow(Encodable):
     """The change of one number.
 
     Parameters
@@ -149,6 +159,8 @@ class ChangedRow:
         How often each interval holds the change of the records.
     """
 
+    json_keys: ClassVar[Mapping[str, str | None]] = {"labels": None, "start": "from", "end": "to"}
+
     statistic: str
     labels: Labels
     start: str
@@ -165,32 +177,22 @@ class ChangedRow:
     level: float
 
     @property
+    def row_name(self) -> str:
+        """Levels of the row in one text."""
+        return name_row(self.labels)
+
+    @property
     def is_sure(self) -> bool:
         """Whether the interval of the difference leaves out 0."""
         return not self.lower <= 0 <= self.upper
 
     def to_json(self) -> dict[str, Any]:
         """Return the row as plain values, None for what is not finite."""
-        numbers = {
-            "before": self.before,
-            "after": self.after,
-            "difference": self.difference,
-            "lower": self.lower,
-            "upper": self.upper,
-            "ratio": self.ratio,
-            "ratio_lower": self.ratio_lower,
-            "ratio_upper": self.ratio_upper,
-        }
-        finite = {name: value if math.isfinite(value) else None for name, value in numbers.items()}
-        return {
-            "statistic": self.statistic,
-            "row": dict(self.labels),
-            "from": self.start,
-            "to": self.end,
-            **finite,
-            "exact": self.exact,
-            "level": self.level,
-        }
+        document = {**super().to_json(), "row": dict(self.labels)}
+        for name, value in document.items():
+            if isinstance(value, float) and not math.isfinite(value):
+                document[name] = None
+        return document
 
 
 @dataclass(frozen=True)
@@ -231,6 +233,8 @@ class Changes:
         Whether anything changed, by statistic and step; not for what is exact.
     unmatched
         Rows that only some of the releases have: statistic, labels, and who has them.
+    left_out
+        Statistics that are not compared, each with the reason.
     readings
         The statistics of each release, for a picture.
     """
@@ -239,6 +243,7 @@ class Changes:
     rows: tuple[ChangedRow, ...] = field(repr=False)
     tests: tuple[ChangeTest, ...]
     unmatched: tuple[tuple[str, Labels, tuple[str, ...]], ...] = field(default=(), repr=False)
+    left_out: tuple[tuple[str, str], ...] = ()
     readings: tuple[Mapping[str, Reading], ...] = field(default=(), repr=False)
 
     _COLUMNS = ("statistic", "row", "from", "to", "before", "after", "difference", "lower", "upper")
@@ -250,9 +255,7 @@ class Changes:
         columns: dict[str, list[Any]] = {}
         for name in (*self._COLUMNS, *self._FURTHER):
             columns[name] = [document[name] for document in documents]
-        columns["row"] = [
-            " · ".join(label for _, label in row.labels) or "all" for row in self.rows
-        ]
+        columns["row"] = [row.row_name for row in self.rows]
         return columns
 
     def to_pandas(self) -> Any:
@@ -280,6 +283,7 @@ class Changes:
                 {"statistic": name, "row": dict(labels), "only_in": [*only]}
                 for name, labels, only in self.unmatched
             ],
+            "left_out": [{"statistic": name, "reason": reason} for name, reason in self.left_out],
         }
 
     def plot(self, statistic: str | None = None) -> Any:
@@ -295,17 +299,21 @@ class Changes:
         return periods_plot(statistic, self.periods, self._bands(statistic))
 
     def _bands(self, statistic: str) -> dict[str, list[tuple[float, float, float]]]:
-        """For each row its estimates over the periods, with the ends of their intervals."""
+        """For each row its estimates over the periods, with the ends of their intervals; a gap
+        where a period does not have the row.
+        """
         readings = [one[statistic] for one in self.readings]
-        shared = [row for row in readings[0].rows if all(row in one.rows for one in readings)]
-        bands: dict[str, list[tuple[float, float, float]]] = {}
+        gap = (math.nan, math.nan, math.nan)
+        every = dict.fromkeys(row for one in readings for row in one.rows)
+        bands: dict[str, list[tuple[float, float, float]]] = {name_row(row): [] for row in every}
         for reading in readings:
-            places = [reading.rows[row] for row in shared]
-            lower, upper = reading.intervals(places, 0.95)
-            values = reading.values[places]
-            for row, value, low, high in zip(shared, values, lower, upper, strict=True):
-                name = " · ".join(label for _, label in row) or "all"
-                bands.setdefault(name, []).append((float(value), float(low), float(high)))
+            lower, upper = reading.intervals(range(len(reading.values)), 0.95)
+            for row in every:
+                place = reading.rows.get(row)
+                three = gap
+                if place is not None:
+                    three = float(reading.values[place]), float(lower[place]), float(upper[place])
+                bands[name_row(row)].append(three)
         return bands
 
 
@@ -324,7 +332,15 @@ def compare_releases(
     called = names or [_name_release(release, place) for place, release in enumerate(releases)]
     if len({*called}) < len(releases):
         raise InputError("two of these releases are of the same period: name them apart")
-    readings = tuple(_read_release(release) for release in releases)
+    readings, reasons = [], dict[str, str]()
+    for release in releases:
+        found, left = _read_release(release)
+        readings.append(found)
+        reasons |= left
+    for name in dict.fromkeys(name for one in readings for name in one):
+        having = [when for when, one in zip(called, readings, strict=True) if name in one]
+        if len(having) < len(releases):
+            reasons.setdefault(name, f"it is only in {', '.join(having)}")
     shared = [name for name in readings[0] if all(name in one for one in readings)]
     shared.sort(key=lambda name: readings[0][name].is_exact)
     if not shared:
@@ -343,7 +359,9 @@ def compare_releases(
     if not rows:
         raise Refused("these releases have no row in common: their levels have other names")
     missing = tuple(_list_unmatched(shared, called, readings))
-    return Changes(tuple(called), tuple(rows), tuple(tests), missing, readings)
+    return Changes(
+        tuple(called), tuple(rows), tuple(tests), missing, tuple(reasons.items()), tuple(readings)
+    )
 
 
 def _name_release(release: "ReleaseValue", place: int) -> str:
@@ -394,8 +412,10 @@ def _compare(
         test = _test_change(beyond, errors, (before.name, *periods), randomness)
     is_positive = all(one.least is not None and one.least >= 0 for one in (before, after))
     ratios = _ratio_ends(*ends) if is_positive else _signed_ratio_ends(*ends)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = second / first
+    # A number that is never below 0 has no ratio to an estimate that is.
+    is_defined = (first > 0) if is_positive else (first != 0)
+    numerator = np.maximum(second, 0.0) if is_positive else second
+    ratio = np.divide(numerator, first, out=np.full(len(first), math.nan), where=is_defined)
     rows = []
     for place, labels in enumerate(shared):
         rows.append(
@@ -476,25 +496,29 @@ def _list_unmatched(
 # --- what a release says, as rows
 
 
-def _read_release(release: "ReleaseValue") -> dict[str, Reading]:
-    """Every statistic of a release that has rows, by name: exact totals, tables, and the others."""
+def _read_release(release: "ReleaseValue") -> tuple[dict[str, Reading], dict[str, str]]:
+    """Every statistic of a release that has rows, by name: exact totals, tables, and the others;
+    and why some are left out.
+    """
     readings: dict[str, Reading] = {}
+    left_out: dict[str, str] = {}
     dataspace = release.scope.dataspace
     for margin, total in zip(dataspace.margins, dataspace.totals, strict=True):
         name = f"exact {margin}"
         counts = total.counts.ravel().astype(np.float64)
         readings[name] = Reading(
-            name, _cell_labels(total.schema), counts, SumErrors(counts.size), least=0
+            name, cell_labels(total.schema.features), counts, SumErrors(counts.size), least=0
         )
     for table in release.tables:
         measured = measured_table(release, table.schema.names, table.name)
         size = measured.estimate.size
         if size > _MOST_ROWS:
+            left_out[table.name] = f"it has {size:,} cells, and at most {_MOST_ROWS:,} are compared"
             continue
         weights = np.eye(size).reshape(size, *measured.estimate.shape)
         readings[table.name] = Reading(
             table.name,
-            _cell_labels(table.schema),
+            cell_labels(table.schema.features),
             np.asarray(measured.estimate, dtype=np.float64).ravel(),
             measured.weigh_noise(weights),
             least=0,
@@ -503,15 +527,17 @@ def _read_release(release: "ReleaseValue") -> dict[str, Reading]:
         if isinstance(result, PublishedStatistic):
             for place, sheet in enumerate(result.estimates):
                 reading = read_group_rows(result, sheet, place) or _read_intervals(result, sheet)
-                if reading is not None:
+                if reading is None:
+                    left_out[sheet.name] = "it was published without intervals about the records"
+                else:
                     readings[reading.name] = reading
-    return readings
+    return readings, left_out
 
 
-def _cell_labels(schema: Any) -> tuple[Labels, ...]:
-    """Labels of the cells; a nested feature has one for each of its depths."""
+def cell_labels(features: Iterable[Feature]) -> tuple[Labels, ...]:
+    """Labels of the cells of some features; a nested one has a label for each of its depths."""
     axes = []
-    for feature in schema.features:
+    for feature in features:
         axes.append([tuple(zip(feature.names, path, strict=True)) for path in feature.paths()])
     return tuple(tuple(itertools.chain(*cell)) for cell in itertools.product(*axes))
 

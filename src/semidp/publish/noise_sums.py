@@ -32,6 +32,7 @@ _OUTSIDE = math.erfc(_STEPS_OUT / math.sqrt(2))  # how often it lies further out
 # where the factor exp(-x²/2) of the smoothing is 7e-10, and what is left of the series below 1e-10
 _CUT = 6.5
 _NUMERICAL = 1e-9  # the end of the series, what lies outside of a period, and rounding
+_HIGHEST = 1 - 1e-6  # beyond, the smoothing leaves nothing of the level: Chernoff's bound is used
 _LEAST_SPREAD = 0.05  # of the largest weight: a sum that is nearly always 0 is smoothed by this
 
 
@@ -136,7 +137,10 @@ def _half_width(kept: tuple[Weighted, ...], level: float, smoothing: float) -> f
     epsilon = smoothing * max(spread, _LEAST_SPREAD * largest)
     # so that next to nothing lies outside, and the quantile inside
     period = 2 * (_tail_bound(kept) + 8 * epsilon)
-    quantile = _quantile(kept, level + _OUTSIDE + 4 * _NUMERICAL, epsilon, period)
+    asked = level + _OUTSIDE + 4 * _NUMERICAL
+    if asked > _HIGHEST:
+        return on_lattice(_tail_bound(kept, 1 - level), weights)
+    quantile = _quantile(kept, asked, epsilon, period)
     return on_lattice(quantile + _STEPS_OUT * epsilon, weights)
 
 
@@ -190,9 +194,9 @@ def _quantile(terms: Sequence[Weighted], level: float, epsilon: float, period: f
     return float(ends[np.argmax(inside >= level)])
 
 
-def _tail_bound(terms: Sequence[Weighted]) -> float:
-    """A number that |S| exceeds with probability at most 1e-12: Chernoff's bound at the best of
-    some rates.
+def _tail_bound(terms: Sequence[Weighted], outside: float = 1e-12) -> float:
+    """A number that |S| exceeds with at most this probability: Chernoff's bound at the best of some
+    rates.
     """
     spread = math.sqrt(sum(term.variance for term in terms))
     best = math.inf
@@ -202,5 +206,5 @@ def _tail_bound(terms: Sequence[Weighted]) -> float:
         for term, size in zip(terms, sizes, strict=True):
             moments.append(term.count * term.law.log_moment(rate * size))
         exponent = sum(moments)
-        best = min(best, (exponent + math.log(2e12)) / rate)
+        best = min(best, (exponent + math.log(2 / outside)) / rate)
     return best

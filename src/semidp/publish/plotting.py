@@ -8,6 +8,7 @@ import re
 import textwrap
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -134,6 +135,11 @@ def svg(figure: Figure) -> str:
         figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None})
     body = text.getvalue()
     return re.sub(r"<metadata>.*?</metadata>", "", body[body.index("<svg") :], flags=re.DOTALL)
+
+
+def encode_picture(figure: Figure, path: Path) -> bytes:
+    """Return a figure as the name of its file says: PNG or SVG."""
+    return png(figure) if path.suffix == ".png" else svg(figure).encode()
 
 
 def png(figure: Figure) -> bytes:
