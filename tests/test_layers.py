@@ -239,8 +239,9 @@ KNOW_NO_STATISTIC = [
     *(PACKAGE / "cli" / name for name in ("release.py", "_output.py", "analyze.py", "ledger.py")),
     *(
         PACKAGE / "cli" / name
-        for name in ("_command.py", "_options.py", "_program.py", "_rehearsal.py", "assess.py")
+        for name in ("_command.py", "_options.py", "_program.py", "assess.py")
     ),
+    PACKAGE / "present" / "dry_run.py",
     *(PACKAGE / "publish" / name for name in ("pipeline.py", "budgets.py", "plotting.py")),
 ]
 """What goes through requests, forecasts and results, and knows no kind of them."""

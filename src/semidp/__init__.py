@@ -7,10 +7,10 @@ what flows where. More is in the floors `promise`, `publish`, `inference` and `a
 
 import semidp._startup  # noqa: F401 - before everything else that is imported
 from semidp import (  # public subpackages
-    assess,  # noqa: F401
-    inference,  # noqa: F401
-    promise,  # noqa: F401
-    publish,  # noqa: F401
+    assess,
+    inference,
+    promise,
+    publish,
 )
 from semidp._version import __version__
 from semidp.errors import BudgetExceeded, DataError, InputError, Refused, SemidpError
@@ -19,6 +19,7 @@ from semidp.front import (
     combine,
     disclosure,
     distribution,
+    each,
     logistic,
     mean,
     median,
@@ -76,6 +77,7 @@ __all__ = [
     "combine",
     "disclosure",
     "distribution",
+    "each",
     "logistic",
     "mean",
     "median",
@@ -93,3 +95,25 @@ __all__ = [
     "total",
     "what_holds",
 ]
+
+_ELSEWHERE = {
+    "audit": "the command `semidp audit RELEASE`, or semidp.assess.audit_mechanism",
+    "sum": "semidp.total",
+    "count": "semidp.table",
+    "histogram": "semidp.table with bins=",
+    "guarantee": "release.guarantee, or semidp.what_holds",
+    "test": "release.test",
+    "load": "semidp.Release.load",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Say where a name is that is not here."""
+    from semidp.errors import did_you_mean
+
+    place = _ELSEWHERE.get(name)
+    for door in (promise, publish, inference, assess):
+        if place is None and name in door.__all__:
+            place = f"{door.__name__}.{name}"
+    hint = did_you_mean(name, __all__) if place is None else f": use {place}"
+    raise AttributeError(f"semidp has no {name!r}{hint}")

@@ -66,6 +66,19 @@ def name_keywords(message: str) -> str:
     return write_settings(message, write)
 
 
+_KEYWORDS = {
+    "levels": "levels={{{first!r}: [...]}}, exact=[{first!r}], or levels_from_data=True",
+    "nested levels": "schema=, exact=[{first!r}], or levels_from_data=True",
+    "margin": "exact=[({all})]",
+    "adjacency": "adjacency=N",
+    "declared levels": "levels={{{first!r}: [...]}} names all of them",
+    "bins": "bins={{{first!r}: [float('-inf'), 0, 18, float('inf')]}} has no ends",
+    "null level": "null_level={{{first!r}: 'unknown'}}, with levels= or bins=",
+    "partition": "nest=('state', 'county'), partition='state'",
+}
+"""What `SemidpError.needs` says, and the keywords that mend it."""
+
+
 class SemidpError(Exception):
     """Base of every error raised on purpose by semidp.
 
@@ -82,7 +95,11 @@ class SemidpError(Exception):
         self.message, self.needs, self.names = message, needs, names
 
     def __str__(self) -> str:
-        return name_keywords(self.message)
+        sentence, hint = name_keywords(self.message), _KEYWORDS.get(self.needs)
+        if hint is None:
+            return sentence
+        first = self.names[0] if self.names else "a"
+        return f"{sentence} ({hint.format(first=first, all=', '.join(map(repr, self.names)))})"
 
 
 class InputError(SemidpError, ValueError):

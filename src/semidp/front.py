@@ -8,7 +8,7 @@ among them. A tuple of names is one joint margin, a list holds several margins:
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
@@ -40,10 +40,10 @@ from semidp.publish.plan import AdjacencyChoice, Plan
 from semidp.publish.plan_settings import (
     build_plan,
     build_run_options,
+    declare_categories,
     describe,
     link_data,
     open_records,
-    read_margins,
 )
 from semidp.publish.results.place_maps import PlaceMap
 from semidp.publish.selection import AUTO
@@ -51,13 +51,21 @@ from semidp.publish.settings import Given, list_settings
 from semidp.publish.statistics.distribution.distribution_estimates import QUANTILES
 from semidp.publish.statistics.distribution.kind import DistributionRequest
 from semidp.publish.statistics.outcomes.noise_law import LEVEL, Confidence
-from semidp.publish.statistics.outcomes.request import Statistic, binary_outcome
+from semidp.publish.statistics.outcomes.request import (
+    Groups,
+    Statistic,
+    binary_outcome,
+    group_margins,
+)
 from semidp.publish.statistics.protocol.requests import Request
 from semidp.publish.statistics.quantiles.kind import QuantileRequest
 from semidp.publish.statistics.regression.kind import Model, RegressionRequest
 from semidp.publish.statistics.sums.kind import GroupRequest
 from semidp.publish.statistics.tables.asked import TableRequest
 from semidp.publish.survey import public_scope
+
+if TYPE_CHECKING:
+    from semidp.present.dry_run import DryRun
 
 Names = str | tuple[str, ...] | Margin
 """One margin: a feature, or several that are published jointly."""
@@ -87,10 +95,19 @@ def table(
     )
 
 
+def each(*groups: str | Sequence[str]) -> tuple[Margin, ...]:
+    """Name several sets of groups, each of which a statistic is published for.
+
+    >>> mean("income", by=each("region", ["region", "sex"]), bounds=(0, 200_000)).by
+    (Margin('region'), Margin('region', 'sex'))
+    """
+    return tuple(Margin.from_names(names) for names in groups)
+
+
 def mean(
     column: str,
     *,
-    by: Names | Sequence[Names],
+    by: Groups = None,
     bounds: tuple[Number, Number],
     steps: int | None = None,
     step: Number | None = None,
@@ -104,7 +121,8 @@ def mean(
     column
         The private column: numbers, clipped to the bounds and rounded to the grid record by record.
     by
-        The groups: a feature, a tuple of features, or a list of several sets of groups.
+        The groups: a feature, or several that are crossed, as in ``["region", "sex"]``. `each`
+        names several sets of groups. Everyone is one group if it is left out.
     bounds
         The least and the greatest value. They are declared, never read from the data.
     steps
@@ -130,7 +148,7 @@ def mean(
 def total(
     column: str,
     *,
-    by: Names | Sequence[Names],
+    by: Groups = None,
     bounds: tuple[Number, Number],
     steps: int | None = None,
     step: Number | None = None,
@@ -139,8 +157,8 @@ def total(
 ) -> GroupRequest:
     """Ask for the sum of a private column by groups; the parameters are those of `mean`.
 
-    >>> total("income", by=["region", ("region", "sex")], bounds=(0, 200_000)).by
-    (Margin('region'), Margin('region', 'sex'))
+    >>> total("income", by=["region", "sex"], bounds=(0, 200_000)).by
+    (Margin('region', 'sex'),)
     """
     outcome = GroupRequest.declare_outcome(column, bounds, steps, step)
     return _build_group_request(Statistic.sum, outcome, by, confidence, name)
@@ -149,7 +167,7 @@ def total(
 def proportion(
     column: str,
     *,
-    by: Names | Sequence[Names],
+    by: Groups = None,
     confidence: Confidence | None = None,
     name: str | None = None,
 ) -> GroupRequest:
@@ -165,7 +183,7 @@ def proportion(
 def median(
     column: str,
     *,
-    by: Names | Sequence[Names],
+    by: Groups = None,
     bounds: tuple[Number, Number],
     steps: int | None = None,
     step: Number | None = None,
@@ -200,7 +218,7 @@ def median(
 def quantile(
     column: str,
     *probabilities: Number,
-    by: Names | Sequence[Names],
+    by: Groups = None,
     bounds: tuple[Number, Number],
     steps: int | None = None,
     step: Number | None = None,
@@ -216,10 +234,9 @@ def quantile(
     'quantiles-income'
     """
     outcome = QuantileRequest.declare_outcome(column, bounds, steps, step)
-    margins = read_margins(by)
     return QuantileRequest(
         outcome,
-        margins,
+        group_margins(by),
         probabilities,
         level=level,
         sampling=sampling,
@@ -231,7 +248,7 @@ def quantile(
 def distribution(
     column: str,
     *,
-    by: Names | Sequence[Names],
+    by: Groups = None,
     bounds: tuple[Number, Number],
     steps: int | None = None,
     step: Number | None = None,
@@ -252,7 +269,7 @@ def distribution(
     """
     outcome = DistributionRequest.declare_outcome(column, bounds, steps, step)
     return DistributionRequest(
-        outcome, read_margins(by), quantiles, lines, level=level, **_read_name(name)
+        outcome, group_margins(by), quantiles, lines, level=level, **_read_name(name)
     )
 
 
@@ -312,12 +329,12 @@ def logistic(
 def _build_group_request(
     statistic: Statistic,
     outcome: Outcome,
-    by: Names | Sequence[Names],
+    by: Groups,
     confidence: Confidence | None,
     name: str | None,
 ) -> GroupRequest:
     how = {"confidence": confidence or Confidence(), **_read_name(name)}
-    return GroupRequest(statistic, outcome, read_margins(by), **how)
+    return GroupRequest(statistic, outcome, group_margins(by), **how)
 
 
 def _read_name(name: str | None) -> dict[str, Any]:
@@ -327,6 +344,13 @@ def _read_name(name: str | None) -> dict[str, Any]:
 # --- one call -------------------------------------------------------------------------------------
 
 
+@overload
+def release(
+    data: Any, *requests: Request | TableRequest, dry_run: Literal[True], **settings: Any
+) -> "DryRun": ...
+
+
+@overload
 def release(
     data: Any,
     *requests: Request | TableRequest,
@@ -367,6 +391,7 @@ def release(
     label: str | None = None,
     out: Path | str | None = None,
     write: str | None = None,
+    dry_run: Literal[False] = False,
     force: bool = False,
     seed: int | None = None,
     randomness: Randomness | None = None,
@@ -381,7 +406,66 @@ def release(
     mark_below: int | None = None,
     map: PlaceMap | Path | str | None = None,
     map_key: str | None = None,
-) -> Release:
+) -> Release: ...
+
+
+# The first overload takes any keyword, and this one refuses those that are no setting.
+def release(  # type: ignore[misc]
+    data: Any,
+    *requests: Request | TableRequest,
+    exact: Sequence[Names] = (),
+    epsilon: Number | None = None,
+    delta: Number | None = None,
+    rho: Number | None = None,
+    mu: Number | None = None,
+    target_error: Mapping[str, Number] | None = None,
+    share: Mapping[str, Number] | None = None,
+    adjacency: AdjacencyChoice | int | str = AdjacencyChoice.worst_case,
+    period: str | None = None,
+    report_delta: Number | None = None,
+    claim: str | None = None,
+    levels: Mapping[str, Sequence[str]] | None = None,
+    bins: Mapping[str, Sequence[Number]] | None = None,
+    null_level: Mapping[str, str] | None = None,
+    nest: Sequence[str] | Sequence[Sequence[str]] = (),
+    schema: Schema | Path | str | None = None,
+    levels_from_data: bool = False,
+    count: str | None = None,
+    where: str | None = None,
+    read_as: Mapping[str, str] | None = None,
+    missing: Mapping[str, str] | None = None,
+    id: str | None = None,
+    most: int | None = None,
+    records: str | None = None,
+    units: Any = None,
+    link: str | None = None,
+    protect: str | None = None,
+    most_members: int | None = None,
+    least: int = 1,
+    derived: Sequence[str] = (),
+    aggregate: Mapping[str, str] | None = None,
+    quarters: Mapping[str, Sequence[str]] | None = None,
+    top_code: Mapping[str, int] | None = None,
+    ledger: Ledger | Path | str | None = None,
+    label: str | None = None,
+    out: Path | str | None = None,
+    write: str | None = None,
+    dry_run: bool = False,
+    force: bool = False,
+    seed: int | None = None,
+    randomness: Randomness | None = None,
+    partition: str | None = None,
+    jobs: int = 1,
+    sign: Path | str | None = None,
+    memory: int | str | None = None,
+    title: str | None = None,
+    contact: str | None = None,
+    note: Sequence[str] = (),
+    round_to: int | None = None,
+    mark_below: int | None = None,
+    map: PlaceMap | Path | str | None = None,
+    map_key: str | None = None,
+) -> "Release | DryRun":
     """Publish statistics of records with noise, next to totals that stay exact.
 
     The parameters are the settings of `semidp release` and of plan files, and mean the same.
@@ -420,7 +504,9 @@ def release(
     claim
         exact: use only noise whose guarantee is proved for the integers actually sampled.
     levels
-        All values that a feature may take.
+        All values that a feature may take. Categories of pandas and an Enum of polars need none:
+        the categories are the levels. They are published, so list them yourself:
+        ``astype("category")`` takes them from the data.
     bins
         The edges of bins of numbers or dates; 0,18,65, has no upper end.
     null_level
@@ -482,10 +568,13 @@ def release(
     write
         File format of tables: csv (default), parquet (default above one million cells), or
         xlsx for CSV files and a workbook.
+    dry_run
+        Say what would be published and how large the errors would be. Draws and writes nothing.
+        Returns a `DryRun`: print it, or ask it for ``to_json()``.
     force
         Replace an earlier release in the output folder.
     seed
-        Draw the same noise each time.
+        Draw the same noise each time. The release is marked as not private.
     randomness
         Where random words come from; the operating system unless given. Any other marks the release
         not private.
@@ -534,9 +623,13 @@ def release(
     """
     settings = dict(locals())
     given = Given({name: settings[name] for name in list_settings() if name in settings})
-    plan = build_plan(given, requests)
+    plan = declare_categories(build_plan(given, requests), data)
     source = data if plan.units is None else link_data(given, plan, data)
     options = build_run_options(given, randomness)
+    if dry_run:
+        from semidp.present.dry_run import rehearse
+
+        return rehearse(plan, source, options, partition)
     return run(plan, source, options, partition=partition)
 
 
@@ -604,7 +697,7 @@ def run(
     ...     )
     (['state=a', 'state=b'], array([9, 9]))
     """
-    return run_plan(Release, plan, data, options, partition)
+    return run_plan(Release, declare_categories(plan, data), data, options, partition)
 
 
 def combine(*releases: Release | Path | str) -> Release:

@@ -66,10 +66,10 @@ def test_nobody_is_lost_from_the_exact_sizes_and_the_mean_is_of_those_who_answer
     "asked",
     [
         semidp.mean("pay", by="ward", bounds=(5, 105)),
-        semidp.total("pay", by=["ward", ("ward", "sex")], bounds=(5, 105)),
+        semidp.total("pay", by=semidp.each("ward", ("ward", "sex")), bounds=(5, 105)),
         semidp.median("pay", by="ward", bounds=(5, 105), mechanism="selection"),
         semidp.median("pay", by="ward", bounds=(5, 105), mechanism="distribution"),
-        semidp.distribution("pay", by=["ward", ("ward", "sex")], bounds=(5, 105)),
+        semidp.distribution("pay", by=semidp.each("ward", ("ward", "sex")), bounds=(5, 105)),
     ],
     ids=["mean", "sums", "chosen", "read off", "distributions"],
 )
@@ -128,7 +128,7 @@ def test_a_forecast_is_of_those_who_answered() -> None:
 
 def test_several_sets_have_the_total_of_those_who_answered() -> None:
     people = {**PEOPLE, "sex": np.array(["f", "m"] * 60, dtype=object)}
-    asked = semidp.total("pay", by=["ward", "sex"], bounds=(5, 105))
+    asked = semidp.total("pay", by=semidp.each("ward", "sex"), bounds=(5, 105))
     release = semidp.release(
         people, asked, mu=1, missing={"pay": "exact"}, randomness=SeededRandomness(1)
     )
@@ -139,7 +139,7 @@ def test_several_sets_have_the_total_of_those_who_answered() -> None:
 
 def test_nobody_may_have_answered() -> None:
     people = {**PEOPLE, "pay": np.full(120, None, dtype=object)}
-    asked = semidp.mean("pay", by=["ward", "sex"], bounds=(5, 105))
+    asked = semidp.mean("pay", by=semidp.each("ward", "sex"), bounds=(5, 105))
     people["sex"] = np.array(["f", "m"] * 60, dtype=object)
     release = semidp.release(people, asked, mu=1, missing={"pay": "exact"})
     for estimates in release.groups[0].estimates:

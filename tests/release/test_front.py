@@ -64,7 +64,7 @@ def test_it_is_the_release_of_the_plan_that_the_options_describe() -> None:
             sd.publish.GroupRequest,
         ),
         (
-            sd.total("income", by=["sex", "region"], bounds=(0, 100)),
+            sd.total("income", by=sd.each("sex", "region"), bounds=(0, 100)),
             "sum-income",
             sd.publish.GroupRequest,
         ),
@@ -105,7 +105,7 @@ def test_one_list_is_several_margins_and_one_tuple_is_a_joint_one() -> None:
         mu=1,
     )
     assert done.scope.dataspace.margins == (sd.Margin("sex", "region"),)
-    done = released(sd.total("income", by=["sex", ("sex", "region")], bounds=(0, 100)), mu=1)
+    done = released(sd.total("income", by=sd.each("sex", ("sex", "region")), bounds=(0, 100)), mu=1)
     assert done.plan.invariants == (sd.Margin("sex"), sd.Margin("sex", "region"))
 
 

@@ -153,7 +153,7 @@ def test_frames_hold_what_the_files_hold(release: semidp.Release, product: semid
             for name, found in files.items()
         }
         for name in names:
-            table = one.table(name)
+            table = one[name]
             again = pd.read_csv(
                 io.BytesIO(written[f"{name}.csv"]), keep_default_na=False, na_values={"mean": [""]}
             )

@@ -429,10 +429,6 @@ HINTS = {
         "--set null_level={first}=unknown, with --levels {first}=a,b or --bins {first}=0,18,65"
     ),
     "empty": "--set allow_empty=true",
-    "present": (
-        "--missing {first}=private, --missing {first}=exact, or "
-        "--where '{first} IS NOT NULL'; the exact counts are then those of these records"
-    ),
     "two levels": "--where, --bins or --levels",
     "memory": "--partition, --table with fewer features or at a coarser depth, or --set memory=8GB",
     "partition": "--nest state,county --partition state",

@@ -28,9 +28,9 @@ from semidp.cli._output import (
     progress_bar,
     watch_folder,
 )
-from semidp.cli._rehearsal import found_budget, rehearse
 from semidp.errors import InputError
 from semidp.present.disclosure_words import disclosure_notice
+from semidp.present.dry_run import DryRun, found_budget, rehearse
 from semidp.present.release import Release
 from semidp.present.report.place_sections import list_unmatched_places
 from semidp.present.report.sentences import cautions, summary, together_disclosed, weakness
@@ -52,7 +52,7 @@ from semidp.publish.recheck import Recheck, load_consistent, recheck
 from semidp.publish.release_files import REPORT, read_release_document, release_files
 from semidp.publish.resources import declared_needs, refuse_map
 from semidp.publish.results.place_maps import PlaceMap
-from semidp.publish.settings import DESCRIBING, SPENDING, Given
+from semidp.publish.settings import DESCRIBING, SPENDING, Given, name_options
 from semidp.publish.signing import verify as verify_signature
 from semidp.publish.sources.opening import Source, local_paths
 from semidp.publish.statistics.registry import build_requests, statistic_settings
@@ -93,7 +93,7 @@ def release(
         foreseen.refuse_memory(running.memory)
     with progress_bar(printing.quiet) as progress, open_data(given, plan, data) as source:
         if given["dry_run"]:
-            rehearse(plan, source, running, given["partition"], printing)
+            _print_dry_run(rehearse(plan, source, running, given["partition"]), printing)
             return
         # Opened after the dry run has left, which charges nothing.
         running = replace(
@@ -109,6 +109,16 @@ def release(
             return
         print_rows(() if printing.json else found_budget(plan, done.plan))
         print_release(done, printing, str(out / REPORT), told)
+
+
+def _print_dry_run(found: DryRun, printing: o.Printing) -> None:
+    """Say what a release would publish."""
+    printing.warn(found.warnings)
+    if printing.json:
+        print_json(found.to_json())
+        return
+    print_rows((name, name_options(text)) for name, text in found.rows())
+    echo("nothing was drawn or written")
 
 
 def _list_inputs(data: str, plan: Plan, given: Given) -> list[Path]:

@@ -27,6 +27,7 @@ from semidp.inference.cell_bounds import whole_interval
 from semidp.inference.linear_estimates import simulated_bound
 from semidp.promise.exact import bisection
 from semidp.promise.schema.schema import Schema
+from semidp.publish.results.cells import DataFrames
 
 Floats = NDArray[np.float64]
 
@@ -104,7 +105,7 @@ class IntervalEstimate:
 
 
 @dataclass(frozen=True)
-class TableIntervals:
+class TableIntervals(DataFrames):
     """Intervals for all cells of a table that hold at once.
 
     Parameters
@@ -134,6 +135,11 @@ class TableIntervals:
     def rows(self) -> list[tuple[Any, ...]]:
         """The levels of each cell, its estimate and the ends of its interval."""
         return cell_rows(self.schema, (self.estimate, self.low, self.high))
+
+    def to_dict(self) -> dict[str, list[Any]]:
+        """Return the columns as lists: the levels of each cell, its estimate and its interval."""
+        names = [*self.schema.names, "estimate", "low", "high"]
+        return {name: [row[place] for row in self.rows] for place, name in enumerate(names)}
 
     def to_json(self) -> dict[str, Any]:
         """Return the intervals as plain values."""

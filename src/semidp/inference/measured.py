@@ -266,6 +266,11 @@ def estimate_sum(release: "ReleaseValue", weights: Mapping[str, ArrayLike]) -> t
     """Return a weighted sum of estimated cells, across tables, and its standard error; see
     `Release.estimate`.
     """
+    if not isinstance(weights, Mapping):
+        raise InputError(
+            "weights are given by table, such as {'sex-age': [[1, 0], [0, 0]]}, in the shape of its"
+            " counts"
+        )
     release.refuse_large_parts("weighted sums")
     tables = release.tables
     numbers = {table.name: number for number, table in enumerate(tables)}

@@ -26,6 +26,7 @@ from semidp.promise.noise.randomness import Randomness, SystemRandomness
 from semidp.promise.schema.features import Feature
 from semidp.promise.schema.outcome import Outcome
 from semidp.publish.noise_sums import half_widths
+from semidp.publish.results.cells import DataFrames
 from semidp.publish.results.role_columns import Role, Sheet
 from semidp.publish.statistics.outcomes.group_sums import GroupSums
 from semidp.publish.statistics.protocol.statistic import PublishedStatistic
@@ -220,7 +221,7 @@ class ChangeTest(Encodable):
 
 
 @dataclass(frozen=True, eq=False)
-class Changes:
+class Changes(DataFrames):
     """Changes between consecutive releases, one row for each number and step.
 
     Parameters
@@ -257,12 +258,6 @@ class Changes:
             columns[name] = [document[name] for document in documents]
         columns["row"] = [row.row_name for row in self.rows]
         return columns
-
-    def to_pandas(self) -> Any:
-        """Return one tidy table as a pandas data frame."""
-        import pandas
-
-        return pandas.DataFrame(self.to_dict())
 
     def csv(self) -> str:
         """Return one tidy table as CSV."""

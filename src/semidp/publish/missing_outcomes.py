@@ -11,15 +11,17 @@ Brute force: `tests/grouped/test_answered.py` (private), `tests/grouped/test_mis
 (exact, balls), `tests/grouped/test_exact_answers.py` (exact, exchanges).
 """
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
 
 from attrs import evolve
 
-from semidp.errors import InputError, did_you_mean
+from semidp.errors import DataError, InputError, did_you_mean
 from semidp.promise.exact import plain
 from semidp.promise.schema.features import Feature
 from semidp.promise.schema.outcome import ANSWERS, answered_column
 from semidp.publish.plan import Plan
+from semidp.publish.sources.opening import MISSING
 from semidp.publish.sources.readings import (
     ANSWERED,
     EQUAL,
@@ -93,6 +95,36 @@ def with_missing(plan: Plan, choices: Mapping[str, str]) -> Plan:
         plan, requests=requests, features=[*plan.features, *features], read_as=readings
     )
     return changed.with_values_read()
+
+
+@contextlib.contextmanager
+def advise_on_missing(plan: Plan) -> Iterator[None]:
+    """Refuse missing values of an outcome with the choices that suit every request about it."""
+    try:
+        yield
+    except DataError as error:
+        # Quantiles read an outcome as a feature of its values, which may have a null level.
+        is_outcome = bool(error.names) and error.names[0] in plan.outcomes
+        if error.needs not in (MISSING, "null level") or not is_outcome:
+            raise
+        column = _find_source_column(error.names[0], dict(plan.read_as))
+        choices = [f"⟨missing {column}={way}⟩" for way in _list_ways(plan, column)]
+        quoted = column if column.isidentifier() else '"' + column.replace('"', '""') + '"'
+        choices.append(f"⟨where {quoted} IS NOT NULL⟩")
+        raise DataError(
+            f"the outcome {column!r} has missing values: give {' or '.join(choices)}, or fill them"
+            " in"
+        ) from None
+
+
+def _list_ways(plan: Plan, column: str) -> list[str]:
+    """Return what may be chosen about missing values of a column in a plan."""
+    ways = []
+    for way in CHOICES[1:]:
+        with contextlib.suppress(InputError):
+            with_missing(plan, {column: way})
+            ways.append(way)
+    return ways
 
 
 def _find_source_column(column: str, readings: Mapping[str, str]) -> str:

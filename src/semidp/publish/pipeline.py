@@ -32,6 +32,7 @@ from semidp.publish.budgets import best_answered, calibrate_separately, solve_ta
 from semidp.publish.folders import new_folder
 from semidp.publish.linked_survey import linked_records, linked_survey
 from semidp.publish.measured_results import calibrate_request, publish
+from semidp.publish.missing_outcomes import advise_on_missing
 from semidp.publish.plan import Plan
 from semidp.publish.presentation import AS_USUAL, Presentation, check_installed
 from semidp.publish.release_files import ReleaseFiles, release_files
@@ -320,10 +321,11 @@ def prepare(plan: Plan, data: Any, *, memory: int | None = None) -> Prepared:
         # both are settled, so that they decide neither.
         plan, scope = calibrate_separately(solve_target_errors(plan, scope), scope)
         prepared = calibrate(plan, scope)
-        values = tuple(
-            request.read(reader, scope, mechanism.space)
-            for request, mechanism in prepared.calibrated_requests
-        )
+        with advise_on_missing(plan):
+            values = tuple(
+                request.read(reader, scope, mechanism.space)
+                for request, mechanism in prepared.calibrated_requests
+            )
     return replace(prepared, values=values)
 
 

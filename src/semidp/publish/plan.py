@@ -18,6 +18,7 @@ from semidp.promise.documents import from_toml, toml_text
 from semidp.promise.exact import Number, count_noun, exact, plain
 from semidp.promise.progress import facts
 from semidp.promise.schema.features import SIZE, Feature, Nest
+from semidp.promise.schema.outcome import ALL_LEVEL, ALL_RECORDS
 from semidp.promise.schema.schema import Schema, StructuralZero
 from semidp.promise.spaces.adjacency import Adjacency
 from semidp.promise.spaces.dataspace import Margin
@@ -639,7 +640,11 @@ class Plan:
         for column in self.outcomes:
             if "=" in column:
                 readings.setdefault(column, EQUAL)
-        return evolve(self, read_as=readings)
+        features = self.features
+        declared = {feature.name for feature in features}
+        if ALL_RECORDS in readings and ALL_RECORDS not in declared:
+            features = (*features, Feature(ALL_RECORDS, [ALL_LEVEL]))
+        return evolve(self, read_as=readings, features=features)
 
     def to_json(self) -> dict[str, Any]:
         """Return the plan as plain values; `from_json` reads them back."""

@@ -17,7 +17,7 @@ from attrs import evolve
 from semidp.errors import InputError, SchemaError
 from semidp.promise.exact import positive
 from semidp.promise.noise.randomness import Randomness, SeededRandomness, SystemRandomness
-from semidp.promise.schema.features import Feature, Nest, bin_edges
+from semidp.promise.schema.features import Feature, Nest, bin_edges, value_text
 from semidp.promise.schema.schema import Schema, toml_document
 from semidp.promise.spaces.dataspace import Margin
 from semidp.promise.tradeoff.budget import Budget
@@ -223,6 +223,38 @@ def expand_ranges(levels: Sequence[str]) -> tuple[str, ...]:
     return tuple(words)
 
 
+def declare_categories(plan: Plan, data: Any) -> Plan:
+    """Return a plan with the levels of categorical columns of a data frame, where it declares none.
+
+    These are the categories of pandas and of an Enum of polars: whoever made the column listed
+    them. A Categorical of polars lists what occurs, so its levels count as read from the data.
+
+    >>> import pandas
+    >>> from semidp import table
+    >>> wards = pandas.Categorical(["a", "b"], categories=["a", "b", "c"])
+    >>> plan = declare_categories(Plan([table("ward")]), pandas.DataFrame({"ward": wards}))
+    >>> plan.features[0].levels
+    ('a', 'b', 'c')
+    """
+    declared = {name for chain in plan.chains for name in chain.names}
+    features = []
+    for name in plan.names:
+        categories = () if name in declared else _list_categories(data, name)
+        if categories:
+            features.append(Feature(name, categories))
+    return evolve(plan, features=[*plan.features, *features]) if features else plan
+
+
+def _list_categories(data: Any, name: str) -> tuple[str, ...]:
+    module = type(data).__module__.partition(".")[0]
+    if module not in ("pandas", "polars") or name not in getattr(data, "columns", ()):
+        return ()
+    kind = data[name].dtype
+    categories = kind.categories if type(kind).__name__ in ("CategoricalDtype", "Enum") else ()
+    texts = [value_text(value) for value in categories]
+    return tuple(text for text in texts if text is not None)
+
+
 def refuse_unused(given: Given, plan: Plan) -> None:
     """Refuse what is declared of a feature that the plan does not use: that is likely a slip.
 
@@ -376,6 +408,11 @@ def build_run_options(
     password: Callable[[], str] = password_of_environment,
 ) -> RunOptions:
     """Return how a plan is carried out."""
+    if randomness is not None and not hasattr(randomness, "secure"):
+        raise InputError(
+            "⟨randomness⟩ takes a source of random words, such as"
+            " semidp.promise.SeededRandomness(1): for a seed give ⟨seed⟩"
+        )
     memory = given["memory"]
     options = RunOptions(
         randomness=choose_randomness(given["seed"]) if randomness is None else randomness,

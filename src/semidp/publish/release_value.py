@@ -8,7 +8,7 @@ import contextlib
 import hashlib
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -29,6 +29,7 @@ from semidp.publish.plotting import tradeoff_plot
 from semidp.publish.presentation import AS_USUAL, Presentation
 from semidp.publish.results.cells import Form, PublishedColumns
 from semidp.publish.results.published_table import PublishedTable
+from semidp.publish.results.role_columns import Sheet
 from semidp.publish.side_information import (
     check_same_records,
     guarantee_under,
@@ -216,8 +217,8 @@ class ReleaseValue:
         """The published tests of odds ratios."""
         return self._select_results("odds_ratios")
 
-    def table(self, name: str | Iterable[str]) -> PublishedColumns:
-        """Return what is published under a name, with `to_pandas`, `to_polars` and `to_arrow`.
+    def table(self, name: str | Iterable[str]) -> PublishedTable:
+        """Return a table of counts, with `to_pandas`, `to_polars` and `to_arrow`.
 
         Parameters
         ----------
@@ -234,6 +235,12 @@ class ReleaseValue:
         >>> semidp.run(plan, {"sex": ["f", "m", "m"]}).table("sex").to_dict()["count"]
         [1, 2]
         """
+        found = self._find_columns(name)
+        if not isinstance(found, PublishedTable):
+            raise InputError(f"{name!r} is no table of counts: use release[{name!r}]")
+        return found
+
+    def _find_columns(self, name: str | Iterable[str]) -> PublishedColumns:
         by_features: dict[tuple[str, ...], PublishedColumns] = {}
         by_name: dict[str, PublishedColumns] = {}
         for result in self.results:
@@ -255,9 +262,48 @@ class ReleaseValue:
             )
         return named[name]
 
-    def __getitem__(self, name: str) -> Any:
-        """Return what is published under a name: ``release["sex-age"]``; see `table`."""
-        return self.table(name)
+    def __getitem__(self, name: str | tuple[str, ...]) -> PublishedTable | Sheet:
+        """Return what is published under a name: the table ``release["sex-age"]``, or the file
+        ``release["mean-pay"]`` of a statistic; see `table`.
+        """
+        found = self._find_columns(name)
+        assert isinstance(found, (PublishedTable, Sheet)), "a release publishes nothing else"
+        return found
+
+    def keys(self) -> list[str]:
+        """Return the names of all that is published.
+
+        >>> import semidp
+        >>> people = {"sex": [*"fm"] * 9, "pay": [3, 5] * 9}
+        >>> asked = [semidp.table("sex"), semidp.mean("pay", bounds=(0, 9))]
+        >>> release = semidp.release(people, *asked, exact=["sex"], mu=1)
+        >>> list(release), len(release), "mean-pay" in release
+        (['table', 'mean-pay'], 2, True)
+        >>> {name: list(table.to_dict())[0] for name, table in release.items()}
+        {'table': 'sex', 'mean-pay': 'all records'}
+        """
+        distinct: dict[int, str] = {}
+        for result in self.results:
+            # Tables of units have a second name, which comes later.
+            for name, table in result.columns_by_name().items():
+                distinct.setdefault(id(table), name)
+        return list(distinct.values())
+
+    def items(self) -> list[tuple[str, PublishedTable | Sheet]]:
+        """Return all that is published, with its name."""
+        return [(name, self[name]) for name in self.keys()]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.keys())
+
+    def __len__(self) -> int:
+        return len(self.keys())
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.keys()
 
     @cached_property
     def mechanisms(self) -> tuple[Mechanism, ...]:

@@ -4,6 +4,7 @@ A row is declared once. The settings of statistics stand in their folders; all o
 `Given` holds what was set, and refuses what does not go together.
 """
 
+import shlex
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -390,7 +391,7 @@ RUNNING = (
         None,
         Panel.output,
         key="",
-        type="",
+        type="bool",
     ),
     Setting(
         "seed",
@@ -590,7 +591,7 @@ def name_options(message: str) -> str:
         if row is not None and row.panel is None:
             return f"--set {name}={value or '…'}"
         option = f"--{name.replace('_', '-')}" if row is None else row.option
-        return option if value is None else f"{option} {value}"
+        return option if value is None else f"{option} {shlex.quote(value)}"
 
     return write_settings(message, write)
 

@@ -11,7 +11,6 @@ import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,19 +25,18 @@ from semidp.promise.exact import format_value
 from semidp.promise.files import replace_file
 from semidp.promise.schema.margins import View
 from semidp.promise.schema.schema import Schema
-from semidp.publish.results.cells import csv_bytes
+from semidp.publish.results.cells import DataFrames, csv_bytes, import_optional
 from semidp.publish.written_values import check_level
 
 if TYPE_CHECKING:
     import pandas
-    import polars
 
 
 _AT_ONCE = 2**16  # lines that are written together
 
 
 @dataclass(frozen=True, eq=False)
-class SyntheticRecords:
+class SyntheticRecords(DataFrames):
     """Synthetic records, one a line. No line is a person: what is published are counts, and records
     are made to fit.
 
@@ -115,16 +113,12 @@ class SyntheticRecords:
 
     def to_pandas(self) -> "pandas.DataFrame":
         """Return a pandas data frame of categories (needs pandas)."""
-        pandas = _frames("pandas")
+        pandas = import_optional("pandas")
         columns = {
             name: pandas.Categorical.from_codes(codes, labels)
             for name, labels, codes in self.encode_columns()
         }
         return pandas.DataFrame(columns)
-
-    def to_polars(self) -> "polars.DataFrame":
-        """Return a polars data frame (needs polars)."""
-        return _frames("polars").DataFrame(self.to_dict())
 
     def rows(self, start: int = 0, end: int | None = None) -> Iterator[tuple[str, ...]]:
         """Yield the levels of each record."""
@@ -142,13 +136,6 @@ class SyntheticRecords:
         for start in range(0, len(self), _AT_ONCE):
             first, *following = self.rows(start, start + _AT_ONCE)
             yield csv_bytes(first, following)
-
-
-def _frames(name: str) -> Any:
-    try:
-        return import_module(name)
-    except ImportError:
-        raise InputError(f"{name} is not installed: install it, or use to_dict()") from None
 
 
 @dataclass(frozen=True)

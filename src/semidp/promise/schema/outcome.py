@@ -140,6 +140,8 @@ class Outcome:
         return self.lower == 0 and self.upper == 1 and self.steps == 1
 
 
+ALL_RECORDS, ALL_LEVEL = "all records", "all"
+"""The feature that forms the one group of an overall statistic, and its only level."""
 ANSWERS = ("no", "yes")
 """The levels of `ANSWERED`: whoever is in the second has a value."""
 

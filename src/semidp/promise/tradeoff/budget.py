@@ -375,3 +375,33 @@ def approximate_group(epsilon: Number, delta: Number, k: int) -> tuple[Fraction,
         return ball(d) * ball(total).expm1() / ball(step).expm1()
 
     return total, min(round_ball_up(sharp(group_delta)), 1.0)
+
+
+class _Amount:
+    """A number of a budget. The class has none, and says how a budget is built instead.
+
+    >>> Budget.epsilon(1)
+    Traceback (most recent call last):
+    semidp.errors.InputError: write Budget.pure(epsilon) or Budget.approximate(epsilon, delta)
+    """
+
+    def __init__(self, slot: Any, how: str) -> None:
+        self._slot, self._how = slot, how
+
+    def __get__(self, budget: Budget | None, owner: type | None = None) -> Any:
+        return self._refuse if budget is None else self._slot.__get__(budget, owner)
+
+    def __set__(self, budget: Budget, value: Fraction | None) -> None:
+        self._slot.__set__(budget, value)
+
+    def _refuse(self, *_: object) -> None:
+        raise InputError(f"write {self._how}")
+
+
+for _name, _how in (
+    ("rho", "Budget.zcdp(rho)"),
+    ("mu", "Budget.gdp(mu)"),
+    ("epsilon", "Budget.pure(epsilon) or Budget.approximate(epsilon, delta)"),
+    ("delta", "Budget.approximate(epsilon, delta)"),
+):
+    setattr(Budget, _name, _Amount(getattr(Budget, _name), _how))

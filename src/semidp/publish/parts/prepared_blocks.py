@@ -28,6 +28,7 @@ from semidp.promise.schema.schema import Schema
 from semidp.publish.budgets import best_answered, calibrate_separately, solve_target_errors
 from semidp.publish.folders import Unfinished, durable
 from semidp.publish.linked_survey import linked_survey
+from semidp.publish.missing_outcomes import advise_on_missing
 from semidp.publish.parts.runners import InOnePiece
 from semidp.publish.pipeline import Prepared, RunOptions, calibrate, prepare
 from semidp.publish.plan import Plan
@@ -235,7 +236,8 @@ def prepare_parts(
     for request, mechanism in zip(plan.requests, mechanisms, strict=True):
         cut_up = request.steps_by_parts(mechanism, cut, scope, plan.requests, reader)
         if cut_up is None:
-            values = request.read(reader, scope, mechanism.space)
+            with advise_on_missing(plan):
+                values = request.read(reader, scope, mechanism.space)
             cut_up = InOnePiece(request, mechanism, scope, values, (request.name,))
         steps.append(cut_up)
     foreseen = tuple(sentence for request in steps for sentence in request.foreseen())

@@ -292,7 +292,27 @@ def _quote_labels(labels: Sequence[str]) -> list[str]:
     return [row.removesuffix(",\n") for row in rows]
 
 
-class PublishedColumns:
+class DataFrames:
+    """Base of results with columns: three ways to a data frame."""
+
+    def to_dict(self) -> dict[str, list[Any]]:
+        """Return the columns as lists."""
+        raise NotImplementedError
+
+    def to_arrow(self) -> "pyarrow.Table":
+        """Return an Arrow table (needs pyarrow)."""
+        return import_optional("pyarrow").table(self.to_dict())
+
+    def to_pandas(self) -> "pandas.DataFrame":
+        """Return a pandas data frame (needs pandas)."""
+        return import_optional("pandas").DataFrame(self.to_dict())
+
+    def to_polars(self) -> "polars.DataFrame":
+        """Return a polars data frame (needs polars)."""
+        return import_optional("polars").DataFrame(self.to_dict())
+
+
+class PublishedColumns(DataFrames):
     """Base of results that are published as one file: label columns first, then numeric columns."""
 
     name: str
@@ -312,18 +332,6 @@ class PublishedColumns:
         columns = self.columns()
         return dict(zip(columns.header, columns.lists(), strict=True))
 
-    def to_arrow(self) -> "pyarrow.Table":
-        """Return an Arrow table (needs pyarrow)."""
-        return _package("pyarrow").table(self.to_dict())
-
-    def to_pandas(self) -> "pandas.DataFrame":
-        """Return a pandas data frame (needs pandas)."""
-        return _package("pandas").DataFrame(self.to_dict())
-
-    def to_polars(self) -> "polars.DataFrame":
-        """Return a polars data frame (needs polars)."""
-        return _package("polars").DataFrame(self.to_dict())
-
     def _repr_html_(self) -> str:
         columns = self.columns()
         rows = zip(*columns.lists(_SHOWN_ROWS), strict=True)
@@ -331,7 +339,8 @@ class PublishedColumns:
         return _build_html_table(self.name, columns.header, texts, columns.rows)
 
 
-def _package(name: str) -> Any:
+def import_optional(name: str) -> Any:
+    """Import a package of data frames, or say that it is not installed."""
     import importlib
 
     try:

@@ -599,7 +599,7 @@ def selected_columns(readings: Sequence[ColumnReading], names: Sequence[str]) ->
     replaced: list[str] = []
     added: list[str] = []
     for part in readings:
-        if part.source_column not in names:
+        if part.source_column and part.source_column not in names:
             raise no_column(part.source_column, tuple(names))
         if part.adds and part.column in names:
             raise InputError(f"the data have a column {part.column!r} already: rename it")
@@ -614,6 +614,8 @@ def refuse_misfits(
     connection: Any, part: ColumnReading, raw: str, read: Callable[[Callable[[], Any]], Any]
 ) -> None:
     """Refuse values that are not written as was declared: none is quoted."""
+    if not part.source_column:
+        return
     name = quoted_name(part.source_column)
     unreadable = f"{name} IS NOT NULL AND ({part.expression(name)}) IS NULL"
     misfits = f"SELECT 1 FROM {raw} WHERE {unreadable} LIMIT 1"

@@ -426,6 +426,15 @@ class IbisRecords(Records):
             on_error.pop_all()
         return first, cls(table, steady=first._steady)
 
+    def with_constant(self, column: str, value: str) -> "IbisRecords":
+        """Return the records with one more column, which has the same value in each."""
+        if column in self.columns:
+            raise InputError(f"the data have a column {column!r} already: rename it")
+        import ibis
+
+        table = self._table.mutate(**{column: ibis.literal(value)})
+        return IbisRecords(table, self._close, steady=self._steady)
+
     @property
     def table(self) -> Any:
         """The Ibis table."""

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from semidp.errors import DataError, InputError
 from semidp.promise.schema.features import HOW_NUMBERS, TRUTH, Feature, missing_value, value_text
-from semidp.promise.schema.outcome import Outcome
+from semidp.promise.schema.outcome import ALL_LEVEL, ALL_RECORDS, Outcome
 from semidp.promise.schema.schema import Schema, Table, refuse_cells
 from semidp.publish.sources.contract import (
     BAD_COUNT,
@@ -49,7 +49,12 @@ from semidp.publish.sources.memory import (
     materialize,
     without_mixtures,
 )
-from semidp.publish.sources.readings import ColumnReading, check_readings, declared_kinds
+from semidp.publish.sources.readings import (
+    EVERYONE,
+    ColumnReading,
+    check_readings,
+    declared_kinds,
+)
 
 KEEPS_NOTHING = (
     "the WHERE keeps no record: check its condition, and how the values in it are written"
@@ -61,6 +66,8 @@ _MOST_LISTED = 10**4  # levels of a feature that a query lists to code them
 _ROWS_AT_ONCE = 2**18
 _LARGEST = 2**62
 MAX_GROUPS = 2**31 - 1  # the largest LIMIT that every engine takes
+MISSING = "present"
+"""What `DataError.needs` says if an outcome has missing values."""
 _SERVERS = ("postgres", "postgresql", "spark")  # their addresses name no file
 
 
@@ -624,20 +631,22 @@ def _records(
         )
     if encoding is not None and (sheets or not is_file):
         raise InputError("an encoding is for CSV files: leave it out")
-    if readings and (in_database or isinstance(data, Table)):
+    of_columns = [reading for reading in readings if reading.how != EVERYONE]
+    if (of_columns and in_database) or (readings and isinstance(data, Table)):
         raise InputError(
-            "columns of a database or a table are read as they are: write them otherwise in a view"
-            " of it"
+            "columns of a database or a table are read as they are stored: convert them in a view"
         )
     if in_database:
         from semidp.publish.sources.ibis import IbisRecords
 
         if address:
-            return IbisRecords.from_address(
+            in_table = IbisRecords.from_address(
                 data, table, where, declared, hive_partitions=hive_partitions
             )
-        of_kind = IbisRecords.from_table if kind == "ibis" else IbisRecords.of_spark
-        return of_kind(data, where, declared)
+        else:
+            of_kind = IbisRecords.from_table if kind == "ibis" else IbisRecords.of_spark
+            in_table = of_kind(data, where, declared)
+        return in_table.with_constant(ALL_RECORDS, ALL_LEVEL) if readings else in_table
     from semidp.publish.sources.duck_files import records_of_files
 
     if sheets or (encoding is not None and is_windows(encoding)):
@@ -764,9 +773,9 @@ def _refuse(fault: int, count: str | None, outcome: Outcome | None) -> None:
         )
     if fault == MISSING_OUTCOME and outcome is not None:
         raise DataError(
-            f"the outcome {outcome.column!r} has missing values: fill them in, or count only the"
+            f"the outcome {outcome.column!r} has missing values: fill them in, or keep only the"
             " records that have one",
-            needs="present",
+            needs=MISSING,
             names=(outcome.column,),
         )
 

@@ -13,7 +13,7 @@ from itertools import pairwise
 
 from semidp.errors import InputError
 from semidp.promise.exact import format_value
-from semidp.promise.schema.outcome import ANSWERS
+from semidp.promise.schema.outcome import ALL_LEVEL, ANSWERS
 from semidp.publish.sources.conditions import DECIMAL, INTEGER, TEXT
 
 DATES = {"day": "%Y-%m-%d", "month": "%Y-%m", "year": "%Y"}
@@ -37,6 +37,9 @@ ANSWERED = "answered"
 missing."""
 ANSWERED_AS_ONE = "answered as 1"
 """The same as a number: 1 where pay has a value, and 0 where it is missing."""
+EVERYONE = "everyone"
+"""The reading of the column `ALL_RECORDS`, which the data lack: one level, the same for every
+record."""
 MISSING_AS = "missing as "
 """How the reading begins that takes another value for a missing one: the lower bound of an
 outcome. One of `NUMBERS` and a comma may come before it."""
@@ -82,7 +85,7 @@ class ColumnReading:
             date_bins(self.column, _date_edges(self.how))
             return
         ways = (*DATES, _QUARTER, *NUMBERS, *KINDS)
-        if self.how not in {*ways, *_VALUES, *_ANSWERS} and not stands_in:
+        if self.how not in {*ways, *_VALUES, *_ANSWERS, EVERYONE} and not stands_in:
             raise InputError(
                 f"the column {self.column!r} can be read as {', '.join(ways)}, not {self.how!r}"
             )
@@ -99,15 +102,17 @@ class ColumnReading:
 
     @property
     def source_column(self) -> str:
-        """The column of the data that it reads."""
+        """The column of the data that it reads; empty if it reads none."""
+        if self.how == EVERYONE:
+            return ""
         if self.how in _VALUES:
             return self.column.partition("=")[0]
         return self.column.removesuffix(f" {ANSWERED}") if self.how in _ANSWERS else self.column
 
     @property
     def adds(self) -> bool:
-        """Whether it makes a column beside the others, and replaces none."""
-        return self.how in (*_VALUES, *_ANSWERS)
+        """Whether it adds a column and replaces none."""
+        return self.how in (*_VALUES, *_ANSWERS, EVERYONE)
 
     @property
     def keeps_values(self) -> bool:
@@ -128,6 +133,8 @@ class ColumnReading:
         """Return the values as an expression of DuckDB; `name` is the quoted column. NULL where
         they do not fit.
         """
+        if self.how == EVERYONE:
+            return _quote_text(ALL_LEVEL)
         text = f"trim(CAST({name} AS VARCHAR))"
         # A number of a data frame that is none is missing, too.
         missing = f"({name} IS NULL OR coalesce(isnan(TRY_CAST({text} AS DOUBLE)), false))"

@@ -220,7 +220,11 @@ class AnsweredRequest(StatisticRequest):
         """
         column = self.outcome.column
         how = EQUAL_OR_MISSING if "=" in column else f"{MISSING_AS}{plain(self.outcome.lower)}"
-        return {column: how, self._answered_indicator.column: ANSWERED_AS_ONE}
+        return {
+            **super().needed_readings,
+            column: how,
+            self._answered_indicator.column: ANSWERED_AS_ONE,
+        }
 
     @property
     def _answered_indicator(self) -> Outcome:

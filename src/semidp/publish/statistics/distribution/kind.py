@@ -167,7 +167,7 @@ class DistributionRequest(ValuesRequest):
     )
 
     outcome: Outcome = field(converter=checked_outcome)
-    by: tuple[Margin, ...] = field(converter=group_margins)
+    by: tuple[Margin, ...] = field(default=None, converter=group_margins)
     probabilities: tuple[Fraction, ...] = field(default=QUANTILES, converter=_listed_quantiles)
     lines: tuple[Fraction, ...] = field(default=(), converter=_lines)
     budget: Budget | None = field(default=None, converter=checked_budget)
@@ -428,7 +428,7 @@ def _build_requests(chosen: Chosen) -> list[DistributionRequest]:
     """Return the distribution of every column that is named."""
     requests = []
     for column in chosen.columns(DISTRIBUTION):
-        by = read_groups(chosen, f"the distribution of {column}")
+        by = read_groups(chosen)
         outcome = read_outcome(chosen, column, DistributionRequest)
         texts = chosen.of_column(LINE, column) or ()
         # A line that is named twice is one.

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from semidp.errors import InputError, Refused
+from semidp.promise.exact import format_value
 from semidp.promise.noise.canonical import CanonicalNoise, Normal, Tulap
 from semidp.publish.statistics.odds_ratio.hypergeometric import IntegerLaw, Strata, TwoByTwo
 from semidp.publish.written_values import check_level
@@ -118,6 +119,11 @@ class UmpuTest:
     grid: float = 0.0
 
     def __post_init__(self) -> None:
+        if not isinstance(self.margins, (TwoByTwo, Strata)):
+            raise InputError(
+                "the margins of a test are TwoByTwo(row, column, n), such as TwoByTwo(200, 200,"
+                f" 400), or Strata of them, not {format_value(self.margins)}"
+            )
         if self.margins.degenerate:
             raise Refused(
                 "these margins leave only one 2×2 table (a row or column is empty), so there is no"

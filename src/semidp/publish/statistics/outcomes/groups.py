@@ -16,14 +16,14 @@ from numpy.typing import NDArray
 from semidp.errors import InputError
 from semidp.promise.exact import plain
 from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
-from semidp.promise.schema.outcome import Outcome
+from semidp.promise.schema.outcome import ALL_RECORDS, Outcome
 from semidp.promise.schema.schema import Schema
 from semidp.promise.sensitivity.outcome_spaces import GroupedSpace, answered_cells
 from semidp.promise.spaces.dataspace import Margin
 from semidp.publish.statistics.outcomes.noise_law import LEVEL as USUAL_LEVEL
 from semidp.publish.statistics.outcomes.noise_law import Confidence
 from semidp.publish.statistics.outcomes.population import FromNoise, NoisyPart
-from semidp.publish.statistics.outcomes.request import OutcomeRequest, binary_outcome
+from semidp.publish.statistics.outcomes.request import OutcomeRequest, binary_outcome, group_margins
 from semidp.publish.statistics.setting import Chosen, Panel, Setting, Shape
 
 Integers = NDArray[np.int64]
@@ -246,12 +246,9 @@ def read_binary_outcome(chosen: Chosen, column: str) -> Outcome:
     return binary_outcome(column)
 
 
-def read_groups(chosen: Chosen, what: str) -> tuple[Margin, ...]:
-    """Return the groups by which something is published; refuse where none are named."""
-    sets = chosen.sets(GROUP)
-    if not sets:
-        raise InputError(f"say by which groups to publish {what}", needs="group")
-    return tuple(Margin(*names) for names in sets)
+def read_groups(chosen: Chosen) -> tuple[Margin, ...]:
+    """Return the groups by which something is published; everyone together if none are named."""
+    return group_margins(chosen.sets(GROUP))
 
 
 def read_confidence(chosen: Chosen, *, differences: bool) -> Confidence:
@@ -281,7 +278,8 @@ def outcome_values(request: OutcomeRequest) -> dict[str, Any]:
 
 def group_values(by: tuple[Margin, ...]) -> dict[str, Any]:
     """Return what is chosen of groups."""
-    return {GROUP.name: tuple(margin.names for margin in by)}
+    sets = tuple(margin.names for margin in by if margin != Margin(ALL_RECORDS))
+    return {GROUP.name: sets} if sets else {}
 
 
 def confidence_values(confidence: Confidence) -> dict[str, Any]:

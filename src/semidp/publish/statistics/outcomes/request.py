@@ -14,11 +14,12 @@ from numpy.typing import NDArray
 from semidp.errors import InputError
 from semidp.promise.exact import exact, format_value, plain
 from semidp.promise.mechanisms.mechanism import Mechanism
-from semidp.promise.schema.outcome import GRID, Outcome, fine_steps, unit_steps
+from semidp.promise.schema.outcome import ALL_RECORDS, GRID, Outcome, fine_steps, unit_steps
 from semidp.promise.spaces.dataspace import Margin
 from semidp.promise.tradeoff.budget import Budget
 from semidp.publish.results.texts import error_text, scale_text
 from semidp.publish.selection import AUTO
+from semidp.publish.sources.readings import EVERYONE
 from semidp.publish.statistics.outcomes.noise_law import Confidence
 from semidp.publish.statistics.protocol.requests import (
     BUDGET_KEYS,
@@ -67,12 +68,43 @@ def optional_text(value: str | None) -> str | None:
     return None if value is None else text(value, "the column that says who answered")
 
 
-def group_margins(value: Iterable[Margin | str | Iterable[str]]) -> tuple[Margin, ...]:
-    if isinstance(value, str):
+Groups = str | Margin | Sequence[str] | Sequence[Margin | Sequence[str]] | None
+"""The groups of a statistic: names are crossed, a list of lists holds several sets of groups, and
+None is everyone together."""
+
+
+def group_margins(value: Groups) -> tuple[Margin, ...]:
+    """Return the sets of groups: names are crossed, a list of lists holds several sets, and nothing
+    is everyone together.
+
+    >>> group_margins(["ward", "sex"]), group_margins([["ward"], ["sex"]]), group_margins(None)
+    ((Margin('ward', 'sex'),), (Margin('ward'), Margin('sex')), (Margin('all records'),))
+    >>> group_margins(["ward", ["ward", "sex"]])
+    Traceback (most recent call last):
+    semidp.errors.InputError: groups are names that are crossed, such as ["ward", "sex"], or several
+    sets of them, such as [["ward"], ["ward", "sex"]], not a mixture of both
+    """
+    if value is None or isinstance(value, (str, Margin)):
+        return (Margin(ALL_RECORDS) if not value else Margin.from_names(value),)
+    if not isinstance(value, (list, tuple)):
+        raise InputError(f'groups are names such as ["ward", "sex"], not {format_value(value)}')
+    names = [isinstance(part, str) for part in value]
+    if not value or all(names):
+        return (Margin(*value) if value else Margin(ALL_RECORDS),)
+    if any(names):
         raise InputError(
-            f'groups are a list of sets of features, such as [["{value}"]], not {value!r}'
+            'groups are names that are crossed, such as ["ward", "sex"], or several sets of them,'
+            ' such as [["ward"], ["ward", "sex"]], not a mixture of both'
         )
     return tuple(Margin.from_names(group) for group in value)
+
+
+def interaction_margins(value: Iterable[Margin | Iterable[str]]) -> tuple[Margin, ...]:
+    if isinstance(value, str):
+        raise InputError(
+            f'interactions are a list such as [["arm", "sex"]], not {format_value(value)}'
+        )
+    return tuple(Margin.from_names(names) for names in value)
 
 
 SUM_STEPS = 1_000_000
@@ -174,11 +206,6 @@ class OutcomeRequest(OwnBudget):
             fields["outcome"] = cls.declare_outcome(
                 column, value.get("bounds"), value.get("grid"), value.get("step")
             )
-        if "by" in fields:
-            fields["by"] = [
-                [part] if isinstance(part, str) else texts(part, "a set of groups")
-                for part in _require_list(fields["by"], "by")
-            ]
         if "interactions" in fields:
             fields["interactions"] = [
                 texts(part, "an interaction")
@@ -202,13 +229,18 @@ class GroupedRequest(OutcomeRequest):
 
     __slots__ = ()
 
-    _needs: ClassVar[Mapping[str, str]] = {"column": '"…"', "by": '[["…"], …]'}
+    _needs: ClassVar[Mapping[str, str]] = {"column": '"…"'}
 
     by: tuple[Margin, ...]
     name: str
     answered: str | None = None
     """The feature of every set of groups that says who has a value: groups of others are not
     measured."""
+
+    @property
+    def needed_readings(self) -> dict[str, str]:
+        """How the group of all records is read, which no column of the data holds."""
+        return {ALL_RECORDS: EVERYONE} if ALL_RECORDS in self.features else {}
 
     @property
     def asked_quantiles(self) -> tuple[Fraction, ...]:
@@ -328,7 +360,7 @@ class StatisticRequest(GroupedRequest):
 
     statistic: Statistic = field(converter=statistic_from)
     outcome: Outcome = field(converter=checked_outcome)
-    by: tuple[Margin, ...] = field(converter=group_margins)
+    by: tuple[Margin, ...] = field(default=None, converter=group_margins)
     budget: Budget | None = field(default=None, converter=checked_budget)
     mechanism: str = field(default=AUTO, converter=mechanism_name)
     name: str = field(default=Factory(_statistic_name, takes_self=True), converter=file_name)

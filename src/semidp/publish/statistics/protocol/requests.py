@@ -395,9 +395,7 @@ class PlanEntry:
     def from_json(cls, value: Mapping[str, Any]) -> Self:
         """Read what `to_json` wrote, or an entry of a plan file."""
         only_keys(value, cls._keys(), f"a {cls.key} of a plan")
-        lacks = any(name not in value for name in cls._needs)
-        # A text after `by` would be taken for a list of its letters.
-        if lacks or not isinstance(value.get("by", ()), (list, tuple)):
+        if any(name not in value for name in cls._needs):
             needs = [f"{name} = {how}" for name, how in cls._needs.items()]
             raise InputError(f"a {cls.key} of a plan needs {' and '.join(needs)}")
         request: Self = cast(Any, cls)(**cls._fields(value))

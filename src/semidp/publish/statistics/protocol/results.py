@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from numpy.typing import NDArray
 
+from semidp.errors import InputError
 from semidp.promise.accounting.recorded_queries import FOR_RELEASES
 from semidp.promise.exact import plain
 from semidp.promise.guarantee import Guarantee, Scope
@@ -25,7 +26,7 @@ from semidp.promise.tradeoff.budget import Budget, approximate
 from semidp.promise.tradeoff.function import Tradeoff
 from semidp.promise.tradeoff.smooth import ZCDP, Gaussian
 from semidp.publish.comparisons import naive_cost, naive_loss
-from semidp.publish.results.cells import Columns, Form, PublishedColumns, StoredFiles
+from semidp.publish.results.cells import Columns, DataFrames, Form, PublishedColumns, StoredFiles
 from semidp.publish.results.published_table import FittedTable, PublishedTable
 from semidp.publish.results.sections import Details, Section
 from semidp.publish.results.texts import CLAIM_TEXTS, scale_text
@@ -89,7 +90,7 @@ class Noise:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Published:
+class Published(DataFrames):
     """What all published results share.
 
     Parameters
@@ -232,6 +233,18 @@ class Published:
     def by_features(self) -> dict[tuple[str, ...], PublishedColumns]:
         """Return what a release finds of it by features, for data frames."""
         return {}
+
+    def to_dict(self) -> dict[str, list[Any]]:
+        """Return the columns of its file as lists; refused if it has several and none of its
+        name.
+        """
+        by_name = self.columns_by_name()
+        name = self.name if self.name in by_name or len(by_name) != 1 else next(iter(by_name))
+        if name not in by_name:
+            raise InputError(
+                f"{self.name!r} has several tables, {', '.join(by_name)}: take one of them"
+            )
+        return by_name[name].to_dict()
 
     def claim_text(self) -> str:
         """Say whether the claim is about the numbers that were drawn."""

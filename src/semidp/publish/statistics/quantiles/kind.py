@@ -151,7 +151,7 @@ class QuantileRequest(ValuesRequest):
     )
 
     outcome: Outcome = field(converter=checked_outcome)
-    by: tuple[Margin, ...] = field(converter=group_margins)
+    by: tuple[Margin, ...] = field(default=None, converter=group_margins)
     probabilities: tuple[Fraction, ...] = field(default=(HALF,), converter=parse_quantiles)
     budget: Budget | None = field(default=None, converter=checked_budget)
     name: str = field(default=Factory(_quantile_name, takes_self=True), converter=file_name)
@@ -333,7 +333,7 @@ def _build_requests(chosen: Chosen) -> list[QuantileRequest]:
         probabilities.setdefault(column, set()).update(several)
     requests = []
     for column, together in probabilities.items():
-        by = read_groups(chosen, f"the quantiles of {column}")
+        by = read_groups(chosen)
         level = chosen.text(LEVEL)
         # Only an interval can be about a population.
         sampling = level is not None and chosen.is_ticked(SAMPLING)

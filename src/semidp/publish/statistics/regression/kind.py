@@ -58,7 +58,7 @@ from semidp.publish.statistics.outcomes.request import (
     checked_confidence,
     checked_outcome,
     describe_errors,
-    group_margins,
+    interaction_margins,
     sums_line,
 )
 from semidp.publish.statistics.outcomes.words import (
@@ -296,7 +296,7 @@ class RegressionRequest(OutcomeRequest):
     budget: Budget | None = field(default=None, converter=checked_budget)
     mechanism: str = field(default=AUTO, converter=mechanism_name)
     model: Model = field(default=Model.linear, converter=_model)
-    interactions: tuple[Margin, ...] = field(default=(), converter=group_margins)
+    interactions: tuple[Margin, ...] = field(default=(), converter=interaction_margins)
     coding: Coding = field(default=Coding.treatment, converter=_coding)
     name: str = field(default=Factory(_regression_name, takes_self=True), converter=file_name)
     confidence: Confidence = field(default=Confidence(), converter=checked_confidence)

@@ -403,7 +403,7 @@ def _build_requests(chosen: Chosen) -> list[GroupRequest]:
     requests = []
     for statistic, setting in _ASKING.items():
         for column in chosen.columns(setting):
-            by = read_groups(chosen, f"the {statistic} of {column}")
+            by = read_groups(chosen)
             binary = statistic is Statistic.proportion
             outcome = (
                 read_binary_outcome(chosen, column)

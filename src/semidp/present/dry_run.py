@@ -1,13 +1,11 @@
-"""``semidp release --dry-run``: what a release would publish, with what noise, from public
-values.
-"""
+"""What a release would publish, with what noise, from public values: `semidp release --dry-run`."""
 
+from dataclasses import dataclass
 from typing import Any
 
 from attrs import evolve
 
-import semidp.cli._options as o
-from semidp.cli._output import echo, print_json, print_rows
+from semidp.errors import name_keywords
 from semidp.present.disclosure_words import disclosure_notice
 from semidp.present.report.sentences import (
     Outlook,
@@ -23,6 +21,7 @@ from semidp.present.report.sentences import (
     weakness,
 )
 from semidp.promise.exact import count_noun, plain
+from semidp.promise.guarantee import Guarantee
 from semidp.promise.mechanisms.branch_noise import Cut
 from semidp.promise.mechanisms.mechanism import Mechanism
 from semidp.promise.spaces.protection import Protection
@@ -38,97 +37,137 @@ from semidp.publish.statistics.registry import better, kinds
 from semidp.publish.survey import public_scope
 
 
-def rehearse(
-    plan: Plan, source: Any, options: RunOptions, partition: str | None, printing: o.Printing
-) -> None:
-    """Prepare a release, in one piece or part by part, and print what it would publish and take."""
+@dataclass(frozen=True, eq=False)
+class DryRun:
+    """What a release would publish and how large its errors would be, from public values: nothing
+    was drawn, charged or written.
+
+    Parameters
+    ----------
+    asked
+        The plan as it was given.
+    prepared
+        Everything up to the first random number.
+    needs
+        The memory, disk and time that the release would take.
+
+    Examples
+    --------
+    >>> import semidp
+    >>> people = {"sex": [*"fmm"] * 9, "ill": [*"yn"] * 13 + ["n"]}
+    >>> found = semidp.release(
+    ...     people, semidp.table("sex", "ill"), exact=["sex", "ill"], mu=1, dry_run=True
+    ... )
+    >>> print(str(found).splitlines()[0])
+    exact      sex, ill
+    >>> found.guarantee.adjacency.a, found.to_json()["n"]
+    (3, 27)
+    """
+
+    asked: Plan
+    prepared: Prepared | PreparedBlocks
+    needs: ResourceEstimate
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What the release would guarantee."""
+        return self.prepared.guarantee
+
+    @property
+    def plan(self) -> Plan:
+        """The plan that would be carried out, with the budget of each request."""
+        return self.prepared.plan
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What a careful reader should know before the release."""
+        scope = self.prepared.scope
+        weak = weakness(self.guarantee)
+        every = (*scope.warnings, *weak, *scope.disclosures, *disclosure_notice(scope))
+        return tuple(together_disclosed(every))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as plain values."""
+        found, scope, plan = self.prepared, self.prepared.scope, self.plan
+        curve = self.guarantee.tradeoff
+        document: dict[str, Any] = {"dry_run": True, "n": scope.dataspace.n}
+        if scope.persons is not None:
+            document["persons"] = scope.persons
+        document["plan"] = plan.to_json()
+        if isinstance(found, PreparedBlocks):
+            document["partition"] = {"depth": found.partition, "parts": found.nodes}
+        document["a"] = scope.adjacency_json()
+        document["guarantee"] = curve.to_json()
+        document["epsilon"] = curve.epsilon(plan.report_delta)
+        document["report_delta"] = plan.report_delta
+        # Null where the parts have budgets of different kinds, which have no sum.
+        document["budget"] = plan.budget and plan.budget.numbers()
+        if isinstance(found, PreparedBlocks):
+            document |= _part_tables(found, self.needs)
+        else:
+            document |= _build_forecast(found, self.needs)
+        document |= _compare_one_record_json(found)
+        if found.choices:
+            document["choices"] = list(found.choices)
+        document["disclosures"] = scope.disclosures
+        document["warnings"] = (*scope.warnings, *weakness(self.guarantee))
+        return document
+
+    def rows(self) -> list[tuple[str, str]]:
+        """Return lines, each with the word that says what it is about."""
+        found, scope, plan = self.prepared, self.prepared.scope, self.plan
+        rows = [("exact", scope.dataspace.summary())]
+        rows += [("exact", text) for text in persons_part(scope)]
+        rows += found_budget(self.asked, plan)
+        rows += [("budget", part) for part in budget_parts(plan)]
+        strengths = strength_rows(strength(self.guarantee, plan.report_delta))
+        adjacency = [("adjacency", together_text(scope)), *strengths]
+        if isinstance(found, PreparedBlocks):
+            rows += [("would use", line) for line in _part_lines(found)]
+            rows += [("choice", sentence) for sentence in found.choices]
+            parts = (
+                f"{count_noun(found.nodes, 'part')}, one for every {found.partition}, of up to"
+                f" {count_noun(self.needs.largest, 'cell')}"
+            )
+            rows += [("partition", parts), *adjacency]
+        else:
+            seen = forecast(found)
+            rows += [*_uses(found, seen), *adjacency]
+            if seen.document["announced"] is not None:
+                announced = stated_text(seen.document, "announced")
+                rows.append(("announced", f"{announced} if the exact totals were forgotten"))
+            rows += [("otherwise", sentence) for sentence in seen.document["otherwise"]]
+        rows += _compare_one_record(found)
+        space = f"{size_text(self.needs.memory)} of memory, {size_text(self.needs.disk)} of disk"
+        seconds = f"{self.needs.seconds:,.0f} s, not counting the time to read the data"
+        return [*rows, ("would take", f"about {space} and {seconds}")]
+
+    def __str__(self) -> str:
+        lines = [f"{name:<10} {name_keywords(text)}" for name, text in self.rows()]
+        return "\n".join([*lines, *(f"warning: {name_keywords(said)}" for said in self.warnings)])
+
+    def __repr__(self) -> str:
+        return f"DryRun({self.plan!r})"
+
+
+def rehearse(plan: Plan, source: Any, options: RunOptions, partition: str | None) -> DryRun:
+    """Prepare a release, in one piece or part by part, and say what it would publish and take."""
     if partition is None:
         prepared = prepare(plan, source, memory=options.memory)
         if plan.units is None:
-            takes = estimate_resources(prepared.plan, prepared.scope.dataspace.schema)
+            needs = estimate_resources(prepared.plan, prepared.scope.dataspace.schema)
         else:
-            takes = linked_needs(prepared.plan, prepared.scope)
-        _print_prepared(plan, prepared, takes, printing)
-        return
+            needs = linked_needs(prepared.plan, prepared.scope)
+        return DryRun(plan, prepared, needs)
     with open_records(plan, source) as records:
         whole = prepare_parts(plan, records, partition, jobs=options.jobs, memory=options.memory)
     form = options.written_as or Form.parquet
     if plan.units is None:
         cut = Cut.from_name(whole.schema, partition)
-        takes = part_needs(whole.plan, whole.schema, cut, options.jobs, form)
+        needs = part_needs(whole.plan, whole.schema, cut, options.jobs, form)
     else:
-        takes = linked_needs(whole.plan, whole.scope, partition, form)
-    _print_prepared(plan, whole, takes, printing)
-
-
-def _print_prepared(
-    asked: Plan, found: Prepared | PreparedBlocks, takes: ResourceEstimate, printing: o.Printing
-) -> None:
-    """Say what a release would do: from public values."""
-    plan, scope, curve = found.plan, found.scope, found.guarantee.tradeoff
-    warnings = (*scope.warnings, *weakness(found.guarantee))
-    said = (*warnings, *scope.disclosures, *disclosure_notice(scope))
-    printing.warn(together_disclosed(said))
-    if printing.json:
-        partition = (
-            {"partition": {"depth": found.partition, "parts": found.nodes}}
-            if isinstance(found, PreparedBlocks)
-            else {}
-        )
-        print_json(
-            {
-                "dry_run": True,
-                "n": scope.dataspace.n,
-                **({} if scope.persons is None else {"persons": scope.persons}),
-                "plan": plan.to_json(),
-                **partition,
-                "a": scope.adjacency_json(),
-                "guarantee": curve.to_json(),
-                "epsilon": curve.epsilon(plan.report_delta),
-                "report_delta": plan.report_delta,
-                # Null where the parts have budgets of different kinds, which have no sum.
-                "budget": plan.budget and plan.budget.numbers(),
-                **(
-                    _part_tables(found, takes)
-                    if isinstance(found, PreparedBlocks)
-                    else _build_forecast(found, takes)
-                ),
-                **_beside_one_json(found),
-                **({"choices": list(found.choices)} if found.choices else {}),
-                "disclosures": scope.disclosures,
-                "warnings": warnings,
-            }
-        )
-        return
-    rows = [("exact", scope.dataspace.summary())]
-    rows += [("exact", text) for text in persons_part(scope)]
-    rows += found_budget(asked, plan)
-    rows += [("budget", part) for part in budget_parts(plan)]
-    strengths = strength_rows(strength(found.guarantee, plan.report_delta))
-    adjacency = [("adjacency", together_text(scope)), *strengths]
-    if isinstance(found, PreparedBlocks):
-        rows += [("would use", line) for line in _part_lines(found)]
-        rows += [("choice", sentence) for sentence in found.choices]
-        parts = (
-            f"{count_noun(found.nodes, 'part')}, one for every {found.partition}, of up to"
-            f" {count_noun(takes.largest, 'cell')}"
-        )
-        rows += [("partition", parts), *adjacency]
-    else:
-        seen = forecast(found)
-        rows += [*_uses(found, seen), *adjacency]
-        if seen.document["announced"] is not None:
-            rows.append(
-                (
-                    "announced",
-                    f"{stated_text(seen.document, 'announced')} if the exact totals were forgotten",
-                )
-            )
-        rows += [("otherwise", sentence) for sentence in seen.document["otherwise"]]
-    rows += _beside_one(found)
-    space = f"{size_text(takes.memory)} of memory, {size_text(takes.disk)} of disk"
-    print_rows([*rows, ("would take", f"about {space} and {takes.seconds:,.0f} s beside reading")])
-    echo("nothing was drawn or written")
+        needs = linked_needs(whole.plan, whole.scope, partition, form)
+    return DryRun(plan, whole, needs)
 
 
 def _several_records(found: Prepared | PreparedBlocks) -> Protection | None:
@@ -142,33 +181,31 @@ def _several_records(found: Prepared | PreparedBlocks) -> Protection | None:
     return protection
 
 
-def _beside_one(found: Prepared | PreparedBlocks) -> list[tuple[str, str]]:
-    """Say what the same plan would cost if a person had one record, beside what it costs for
-    several.
-    """
+def _compare_one_record(found: Prepared | PreparedBlocks) -> list[tuple[str, str]]:
+    """Compare the errors of the plan with those it would have if each person had one record."""
     protection = _several_records(found)
     if protection is None:
         return []
     rows = []
-    for name, one, several in _errors_beside(found):
+    for name, one, several in _list_both_errors(found):
         rows.append((f"1 {protection.record}"[:10], f"{name}: {one}"))
         rows.append((f"{protection.most} {protection.records}"[:10], f"{name}: {several}"))
     return rows
 
 
-def _beside_one_json(found: Prepared | PreparedBlocks) -> dict[str, Any]:
+def _compare_one_record_json(found: Prepared | PreparedBlocks) -> dict[str, Any]:
     """Return the same as plain values; nothing where a person has one record."""
     protection = _several_records(found)
     if protection is None:
         return {}
     lines = [
         {"name": name, "one": one, "several": several}
-        for name, one, several in _errors_beside(found)
+        for name, one, several in _list_both_errors(found)
     ]
     return {"records_of_a_person": lines}
 
 
-def _errors_beside(found: Prepared | PreparedBlocks) -> list[tuple[str, str, str]]:
+def _list_both_errors(found: Prepared | PreparedBlocks) -> list[tuple[str, str, str]]:
     """Return what is published, how far off it would be for one record of a person, and for
     several.
     """
@@ -198,7 +235,7 @@ def _uses(prepared: Prepared, seen: Outlook) -> list[tuple[str, str]]:
         prepared.calibrated_requests, seen.by_request, strict=True
     ):
         rows += [("would use", line) for line in request.noise_lines(mechanism, foreseen)]
-        # Whoever reads the dry run can still choose: the price of an exact claim stands beside.
+        # Whoever reads the dry run can still choose, and sees the price of an exact claim.
         if mechanism.claim != "exact" and request.budget is not None:
             instead.append(("otherwise", _exact_instead(mechanism, request.budget)))
         instead += [("otherwise", sentence) for sentence in better(request, mechanism)]
@@ -211,7 +248,7 @@ def _exact_instead(mechanism: Mechanism, budget: Budget) -> str:
     exact = with_exact_claim(mechanism, budget)
     share = exact.expected_l2 / mechanism.expected_l2 - 1
     return (
-        f"with --set claim=exact: {exact.name}, expected distance of the whole table"
+        f"with ⟨claim exact⟩: {exact.name}, expected distance of the whole table"
         f" {exact.expected_l2:,.1f} ({share:.0%} more); {mechanism.name} noise makes an ideal"
         " claim, whose proof is for real numbers"
     )
