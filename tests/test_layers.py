@@ -585,3 +585,38 @@ def written_texts(tree: ast.Module) -> Iterator[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in inside:
             yield node.value
+
+
+CLAIMED = {"norms", "naive", "calibrate", "tradeoff", "guarantee", "scale", "noise", "measure"}
+"""What of a query space or a mechanism a claim follows from."""
+
+
+def list_claiming_classes() -> dict[str, set[str]]:
+    """Query spaces and mechanisms outside `promise`, with what each says of a claim itself."""
+    bases: dict[str, set[str]] = {}
+    classes: dict[str, tuple[Path, ast.ClassDef]] = {}
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(parsed(path)):
+            if isinstance(node, ast.ClassDef):
+                bases[node.name] = {base.id for base in node.bases if isinstance(base, ast.Name)}
+                classes[node.name] = path, node
+    below = {"QuerySpace", "Mechanism"}
+    for _ in range(10):
+        below |= {name for name, parents in bases.items() if parents & below}
+    assert len(below) > 30
+    claiming = {}
+    for name in below:
+        path, node = classes[name]
+        defined = {part.name for part in node.body if isinstance(part, ast.FunctionDef)}
+        if floor(path) != "promise":
+            claiming[f"{floor(path)}.{name}"] = defined & CLAIMED
+    return claiming
+
+
+def test_norms_scales_and_curves_of_claims_are_computed_in_promise() -> None:
+    claiming = list_claiming_classes()
+    said = {name: words for name, words in claiming.items() if words}
+    # The studies of the paper state the noise that ignores the exact totals, to compare with.
+    studies = {name for name in said if name.startswith("applications.Naive")}
+    assert len(studies) >= 4, "a class that states a claim of its own is seen"
+    assert {name: words for name, words in said.items() if name not in studies} == {}

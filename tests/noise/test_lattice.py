@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from semidp.errors import InputError, Refused
 from semidp.promise.ball_arithmetic import ball, precision
-from semidp.promise.noise import lattice, rejection, theta
+from semidp.promise.noise import lattice, rejection
 from semidp.promise.noise.lattice import LatticeGaussian, OneSidedLatticeGaussian, zero_sum
 from semidp.promise.noise.randomness import SeededRandomness, SystemRandomness
 from semidp.publish.half_widths import lattice_half_width
@@ -145,10 +145,10 @@ def test_the_acceptance_factors_are_as_precise_as_they_are_proved_to_be() -> Non
         bottom = int(rng.integers(1, 10**6))
         top = int(rng.integers(-(10**12), 10**12))
         variance = Fraction(int(rng.integers(1, 40)), 16)
-        q = theta.nome(np.array([float(variance)]))
-        loss = theta.losses(np.array([top]), np.array([bottom]), q)[0]
+        q = rejection.theta_nome(np.array([float(variance)]))
+        loss = rejection.theta_losses(np.array([top]), np.array([bottom]), q)[0]
         with precision(200):
-            true = 1 - theta.ratio(Fraction(top, bottom), variance)
+            true = 1 - rejection.theta_ratio(Fraction(top, bottom), variance)
             error = abs(ball(Fraction(loss)) - true)
             assert (
                 error
@@ -162,9 +162,9 @@ def test_theta_is_the_sum_over_shifted_integers() -> None:
     for c, s2 in itertools.product([0.0, 0.2, 0.5, -0.35], [0.07, 0.25, 1.0]):
         direct = np.exp(-((x - c) ** 2) / (2 * s2)).sum() / np.exp(-(x**2) / (2 * s2)).sum()
         with precision(64):
-            assert float(theta.ratio(Fraction(repr(c)), Fraction(repr(s2)))) == pytest.approx(
-                direct, rel=1e-12
-            )
+            assert float(
+                rejection.theta_ratio(Fraction(repr(c)), Fraction(repr(s2)))
+            ) == pytest.approx(direct, rel=1e-12)
 
 
 @settings(max_examples=40, deadline=None)

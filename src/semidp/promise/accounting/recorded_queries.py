@@ -157,8 +157,8 @@ def mechanism_from_record(
     if not isinstance(query, Mapping) or not isinstance(noise, Mapping):
         raise Refused("the query of this measurement was not recorded: it cannot be recomputed")
     name = noise.get("law")
-    known = {law for each in QUERIES.values() for law in each.recorded_laws if law.known_elsewhere}
-    if not any(law.name == name for law in known):
+    laws = {law for each in QUERIES.values() for law in each.recorded_laws if law.known_elsewhere}
+    if not any(law.name == name for law in laws):
         raise Refused(f"noise of the law {name!r} is not known under other exact statistics")
     space = query_space(query, dataspace, adjacency)
     for law in _find_query(query).recorded_laws:

@@ -4,7 +4,7 @@ published total.
 Here are the two lattices (rows and columns sum to zero; rows only) and their exact sampler. Each
 side of the table is split into two again and again, down to single rows or columns, and one integer
 is drawn for each pair of a row split and a column split. The one-dimensional draws are in
-`rejection`, the acceptance step in `theta`.
+`rejection`, with the acceptance step.
 """
 
 import math
@@ -20,11 +20,21 @@ from numpy.typing import NDArray
 
 from semidp.errors import InputError, Refused
 from semidp.promise.ball_arithmetic import RealBall, ball
-from semidp.promise.noise import theta
 from semidp.promise.noise.distributions import variance_parameter
 from semidp.promise.noise.inversion import LazyUniform
 from semidp.promise.noise.randomness import Randomness, Stream, is_whole
-from semidp.promise.noise.rejection import Floats, Integers, Target, attempt, widths
+from semidp.promise.noise.rejection import (
+    LIGHT,
+    LIGHT_LOSS,
+    Floats,
+    Integers,
+    Target,
+    attempt,
+    theta_losses,
+    theta_nome,
+    theta_ratio,
+    widths,
+)
 
 
 @dataclass(frozen=True)
@@ -470,11 +480,11 @@ def _compute_plan(rows: Splits, columns: Splits, sigma2: Fraction) -> _DrawingOr
     order = np.argsort(depth.astype(np.uint16), kind="stable")
     pair_weights = np.outer(rows.weights, columns.weights).ravel()
     variance = float(sigma2) * pair_weights
-    heavy = np.flatnonzero(_TWO_PI_SQUARED * variance <= theta.LIGHT)
-    q = theta.nome(variance[heavy])
+    heavy = np.flatnonzero(_TWO_PI_SQUARED * variance <= LIGHT)
+    q = theta_nome(variance[heavy])
     # 1 - θ(c)/θ(0) <= 4q for each heavy pair, q within a relative 2^-31; the light ones are bounded
     heavy_loss = 4 * float(q.sum()) * (1 + 2.0**-28)
-    loss = heavy_loss + depth.size * theta.LIGHT_LOSS
+    loss = heavy_loss + depth.size * LIGHT_LOSS
     acceptance = math.exp(-_log_loss(rows, columns, sigma2))
     return _DrawingOrder(rows, columns, sigma2, order, steps, heavy, q, loss, acceptance)
 
@@ -623,7 +633,7 @@ def _accept_tables(plan: _DrawingOrder, sums: Integers, stream: Stream) -> NDArr
     """Decide, exactly, which tables to keep: each with probability Π θ(c; q)/θ(0; q).
 
     The product is at least 1 - `loss`, which decides nearly always for σ above 1; then floats
-    decide where they are further from the coin than their error bound (see `theta.losses`), then
+    decide where they are further from the coin than their error bound (see `theta_losses`), then
     ball arithmetic.
     """
     words = stream.words(sums.shape[1])
@@ -647,7 +657,7 @@ def _tolerance(plan: _DrawingOrder) -> float:
     """
     factors = 2.0**-28 * plan.loss
     multiplication = 2.0**-50 * (plan.heavy.size + 4)
-    light_pairs = plan.order.size * theta.LIGHT_LOSS
+    light_pairs = plan.order.size * LIGHT_LOSS
     return factors + multiplication + light_pairs
 
 
@@ -661,7 +671,7 @@ def _float_product(plan: _DrawingOrder, sums: Integers) -> Floats:
         block_sums = [sums[at] for at in drawn_blocks]
         numerator, denominator = _centres(plan, pairs, block_sums)
         nomes = plan.q[step_pairs, None]
-        losses = theta.losses(numerator, denominator[:, None], nomes)
+        losses = theta_losses(numerator, denominator[:, None], nomes)
         result *= np.prod(1 - losses, axis=0)
     return result
 
@@ -686,5 +696,5 @@ def _ball_product(plan: _DrawingOrder, sums: Integers) -> RealBall:
     for k in range(counted.size):
         centre = Fraction(int(numerator[k, 0]), int(denominator[k]))
         variance = plan.variance(int(i[k]), int(j[k]))
-        product *= theta.ratio(centre, variance)
+        product *= theta_ratio(centre, variance)
     return product

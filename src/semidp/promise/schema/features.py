@@ -478,9 +478,7 @@ class Feature:
         if self.null_level is not None:
             entry["null_level"] = self.null_level
         if self.finer:
-            entry["finer"] = {
-                name: [list(labels) for labels in below] for name, below in self.finer
-            }
+            entry["finer"] = {name: list(map(list, below)) for name, below in self.finer}
         return entry
 
     def _repeats(self, depth: Depth) -> bool:
@@ -497,12 +495,9 @@ class Feature:
         ('0 to <18', '18 and over')
         """
         if "finer" in entry:
-            known = {key: value for key, value in entry.items() if key != "finer"}
-            finer = tuple(
-                (name, tuple(_levels(labels) for labels in below))
-                for name, below in entry["finer"].items()
-            )
-            return evolve(cls.from_json(known, folder), finer=finer)
+            plain_entry = {key: value for key, value in entry.items() if key != "finer"}
+            finer = [(name, tuple(map(_levels, below))) for name, below in entry["finer"].items()]
+            return evolve(cls.from_json(plain_entry, folder), finer=tuple(finer))
         keys = ("name", "levels", "bins", "null_level", *_NEST_KEYS)
         unknown = set(entry) - {*keys}
         if unknown:
@@ -775,10 +770,10 @@ def bin_edges(text: str) -> tuple[str, ...]:
     >>> bin_edges("0, 18,65"), bin_edges(",18,65,")
     (('0', '18', '65'), ('-inf', '18', '65', 'inf'))
     """
-    first, *others = (part.strip() for part in text.split(","))
-    if not others:
+    first, *later = (part.strip() for part in text.split(","))
+    if not later:
         return (first,)
-    *inner, last = others
+    *inner, last = later
     return (first or "-inf", *inner, last or "inf")
 
 

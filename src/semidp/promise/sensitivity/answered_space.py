@@ -135,7 +135,10 @@ class AnsweredSpace(SpaceByGroups):
         if moves is None or self.adjacency.protects_groups:
             return None
         # 0 is no value, and 1 the lowest
-        return replace(moves, values=[[0, *(v + 1 for v in values)] for values in moves.values])
+        with_none = []
+        for values in moves.values:
+            with_none.append([0, *(value + 1 for value in values)])
+        return replace(moves, values=with_none)
 
     @cached_property
     def norms(self) -> Norms:

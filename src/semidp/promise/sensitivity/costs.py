@@ -37,6 +37,7 @@ from semidp.promise.sensitivity.described_moves import (
     FeatureMove,
     Shape,
     Tree,
+    block_from_view,
     list_exchanges,
 )
 from semidp.promise.sensitivity.families import MOST_WORK, Family, fits
@@ -516,12 +517,10 @@ class ExchangeCosts(BallCosts):
     @cached_property
     def _blocks(self) -> list[Block]:
         """The published depths of each block: a margin, or one feature where margins overlap."""
-        blocks = []
-        for margin in maximal(self.margins):
-            blocks.append({axis: margin[axis] for axis in list_axes(margin)})
+        blocks = [block_from_view(margin) for margin in maximal(self.margins)]
         features = [axis for block in blocks for axis in block]
         if len(features) == len(set(features)):
-            return list(blocks)
+            return blocks
         deepest = join(*self.margins)
         return [{axis: deepest[axis]} for axis in list_axes(deepest)]
 

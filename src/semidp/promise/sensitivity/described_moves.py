@@ -16,10 +16,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from semidp.promise.schema.margins import Chain, Floats, Mask
+from semidp.promise.schema.margins import Chain, Floats, Mask, View, list_axes
 
 Block = Mapping[int, int]
-"""An exact total: the published depth of each of its features."""
+"""An exact total, or a set of groups: the depth of each of its features."""
 
 PERSON, ALTERNATIVE = "x", "y"
 
@@ -65,8 +65,8 @@ class ExchangeMove:
         """The letters before the exchange and the person's after it: x, y, then one for each other
         record that is not linked.
         """
-        person, *others = self.records
-        return (person.before[0], person.after[0], *(other.before[0] for other in others))
+        person, *carriers = self.records
+        return (person.before[0], person.after[0], *(each.before[0] for each in carriers))
 
     def restrict(self, axes: tuple[int, ...]) -> "ExchangeMove":
         """Return the exchange as some of its features show it; all its records stay."""
@@ -125,9 +125,9 @@ def list_exchanges(
         for block in blocks
         if not block.keys().isdisjoint(axes) or (sees_place and not units.isdisjoint(block))
     ]
-    options = [
-        _list_subsets([axis for axis in block if axis not in constant]) for block in in_sight
-    ]
+    options = []
+    for block in in_sight:
+        options.append(_list_subsets([axis for axis in block if axis not in constant]))
     moves: dict[ExchangeMove, None] = {}
     for differing in itertools.product(*options):
         moves |= dict.fromkeys(list_handovers(in_sight, differing, axes, units))
@@ -228,6 +228,15 @@ class Handover:
                 taken |= self.units
             after |= {axis: PERSON for axis in self.axes if axis in taken}
         return before, after, rules
+
+
+def block_from_view(view: View) -> Block:
+    """Return the depths at which a view names features, by feature.
+
+    >>> block_from_view((0, 2, 1))
+    {1: 2, 2: 1}
+    """
+    return {axis: view[axis] for axis in list_axes(view)}
 
 
 def _list_subsets(features: Collection[int]) -> list[tuple[int, ...]]:

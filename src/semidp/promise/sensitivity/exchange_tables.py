@@ -79,6 +79,10 @@ class SeenBlock:
         """Whether the cells may be permuted."""
         return len(self.axes) == 1
 
+    def first_value(self, cell: int) -> Value:
+        """Return what the table sees of the first record that a cell can hold."""
+        return tuple(options[0] for options in self.seen[cell])
+
     @property
     def finer(self) -> bool:
         """Whether the table tells apart records of one cell."""
@@ -244,8 +248,11 @@ class ExchangeTable:
             return block
         # Whoever hands over has x's whole cell then: the cells are the levels of one feature.
         cells = tuple((cell,) for cell in range(len(positive)))
-        offsets = tuple(((sum(options[0] for options in cell),),) for cell in seen)
-        return SeenBlock(features[:1], (1,), positive, cells, offsets)
+        offsets = []
+        for options in seen:
+            whole_offset = sum(along_axis[0] for along_axis in options)
+            offsets.append(((whole_offset,),))
+        return SeenBlock(features[:1], (1,), positive, cells, tuple(offsets))
 
     def _splits(self, published: View, axes: Iterable[int]) -> bool:
         """Whether the table tells apart records that share a published node of one of the
@@ -451,7 +458,7 @@ class ExchangeTable:
             nodes = zip(block.axes, x, y, strict=True)
             blocks.append(block.published)
             differing.append([axis for axis, ours, theirs in nodes if ours != theirs])
-            values.append([tuple(options[0] for options in block.seen[cell]) for cell in cells])
+            values.append([block.first_value(cell) for cell in cells])
         # x and y have one unpublished level, all others another
         levels = self._levels(2)
         values.append([levels[:1]] * 2 + [levels[-1:]] * len(blocks))
@@ -571,7 +578,7 @@ class ExchangeTable:
         """
         positions = []
         for part in parts:
-            rows = [[sum(value) for value in values] for values in part]
+            rows = [list(map(sum, values)) for values in part]
             positions.append(np.array(rows, dtype=np.intp))
         return positions
 

@@ -26,7 +26,7 @@ from semidp.promise.exact import round_up, sqrt_up
 from semidp.promise.schema.margins import Floats, View, list_axes
 from semidp.promise.schema.schema import Table
 from semidp.promise.sensitivity.costs import BallCosts, ExchangeCosts
-from semidp.promise.sensitivity.described_moves import list_exchanges
+from semidp.promise.sensitivity.described_moves import block_from_view, list_exchanges
 from semidp.promise.sensitivity.joint_costs import JointBound, ResidualGroup, SumOfCosts
 from semidp.promise.sensitivity.orthogonal_parts import Residuals
 from semidp.promise.sensitivity.patterns import Norms
@@ -383,8 +383,7 @@ class KindSpace(ProductSpace):
         if self.adjacency.protects_groups:
             return super().find_worst_exchange(sigma2)
         axes = range(len(self.schema.features))
-        margins = [margin.view for margin in self.public.published_totals]
-        blocks = [{axis: view[axis] for axis in list_axes(view)} for view in margins]
+        blocks = [block_from_view(margin.view) for margin in self.public.published_totals]
         kinds = 2 ** sum(map(len, blocks))
         if self.public.link.protect is not Protect.member or kinds > _MOST_KINDS:
             return 0.0, ""

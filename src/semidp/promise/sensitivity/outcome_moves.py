@@ -11,7 +11,7 @@ import bisect
 import itertools
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property, partial
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from semidp.errors import InputError
 from semidp.promise.exact import exact
 from semidp.promise.schema.features import Feature
-from semidp.promise.schema.margins import Chain, Floats, Mask, list_axes
+from semidp.promise.schema.margins import Chain, Floats, Mask
 from semidp.promise.schema.outcome import Outcome
 from semidp.promise.schema.schema import Schema
 from semidp.promise.sensitivity.described_moves import (
@@ -30,6 +30,7 @@ from semidp.promise.sensitivity.described_moves import (
     ExchangeMove,
     FeatureMove,
     Tree,
+    block_from_view,
     list_exchanges,
     patterns,
 )
@@ -41,9 +42,6 @@ from semidp.promise.spaces.structure import Structure
 _MOST_PLACEMENTS = 40_000  # of the values of one exchange
 _MOST_VECTORS = 5_000_000
 _CHUNK = 4_096
-
-Group = Mapping[int, int]
-"""One set of groups: the depth of each of its features."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +78,7 @@ class OutcomeMoves:
     blocks: Sequence[Block]
     axis: int
     values: Sequence[Sequence[int]]
-    sets: Sequence[Group]
+    sets: Sequence[Block]
     _options: dict[object, list[Mask]] = field(default_factory=dict, init=False, repr=False)
 
     @cached_property
@@ -276,7 +274,7 @@ class OutcomeMoves:
             total[2] = np.maximum(total[2], best[2])
         return np.asarray(total.max(axis=1))
 
-    def _same_outcome(self, move: ExchangeMove, nodes: NDArray[np.intp], group: Group) -> Mask:
+    def _same_outcome(self, move: ExchangeMove, nodes: NDArray[np.intp], group: Block) -> Mask:
         """Whether two records are in one group as far as the outcome's levels decide."""
         along = self._restrict_move(move)
         records = len(along.places)
@@ -290,13 +288,13 @@ class OutcomeMoves:
         at = above[nodes][:, along.places]
         return np.asarray(at[:, :, None] == at[:, None, :])
 
-    def _same_group(self, move: ExchangeMove, group: Group) -> list[Mask]:
+    def _same_group(self, move: ExchangeMove, group: Block) -> list[Mask]:
         """Every way in which records may share groups by the other features of a set."""
         key = (move, tuple(sorted(group.items())))
         if key in self._options:
             return self._options[key]
         records = 2 * len(move.records)
-        found = {b"": np.ones((records, records), dtype=bool)}
+        shared = {b"": np.ones((records, records), dtype=bool)}
         for axis, depth in group.items():
             if axis == self.axis:
                 continue
@@ -310,11 +308,11 @@ class OutcomeMoves:
             level = depths.index(depth)
             masks = [pattern.same[level] for pattern in options]
             longer = {}
-            for one, other in itertools.product(found.values(), masks):
+            for one, other in itertools.product(shared.values(), masks):
                 both = one & other
                 longer[both.tobytes()] = both
-            found = longer
-        self._options[key] = list(found.values())
+            shared = longer
+        self._options[key] = list(shared.values())
         return self._options[key]
 
 
@@ -416,14 +414,12 @@ def find_moves(
     node_of = schema.grid.chains[axis].find_leaf_ancestors(published)
     nodes: dict[int, set[int] | range] = {}
     for leaf in np.flatnonzero(kept[axis]).tolist():
-        found = _allowed_values(owner, name, leaf, outcome, level)
-        nodes[int(node_of[leaf])] = _merge(nodes.get(int(node_of[leaf]), range(0)), found)
-    blocks = [{place: view[place] for place in list_axes(view)} for view in views]
-    groups = []
-    for block in sets:
-        view = schema.view(block.names)
-        groups.append({place: view[place] for place in list_axes(view)})
-    values = [_in_order(found) for found in nodes.values()]
+        values_at_leaf = _allowed_values(owner, name, leaf, outcome, level)
+        node = int(node_of[leaf])
+        nodes[node] = _merge(nodes.get(node, range(0)), values_at_leaf)
+    blocks = [block_from_view(view) for view in views]
+    groups = [block_from_view(schema.view(block.names)) for block in sets]
+    values = [_in_order(allowed) for allowed in nodes.values()]
     return OutcomeMoves(trim_grid(schema.grid, kept).chains, blocks, axis, values, groups)
 
 

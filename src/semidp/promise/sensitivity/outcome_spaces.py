@@ -232,12 +232,13 @@ class SumSpace(GroupedSpace):
         )
         # a margin across blocks, such as BC beside AB and CD, or a declared zero says which of
         # their cells go together
-        tied = any(
-            sum(not set(block.names).isdisjoint(margin.names) for block in self.blocks) > 1
-            for margin in self.dataspace.margins
-        )
+        tied = any(self._ties_blocks(margin) for margin in self.dataspace.margins)
         zeros = bool(self.dataspace.schema.structural_zeros)
         return len(self.blocks) == 1 or (apart and not tied and not zeros)
+
+    def _ties_blocks(self, margin: Margin) -> bool:
+        """Whether a margin has features of two blocks."""
+        return sum(not set(block.names).isdisjoint(margin.names) for block in self.blocks) > 1
 
     @property
     def dimension(self) -> int:

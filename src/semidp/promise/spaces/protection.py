@@ -199,8 +199,8 @@ class ChangedUnits(Encodable):
 
     def is_within(self, other: "ChangedUnits") -> bool:
         """Whether no number is larger than that of another promise."""
-        own, size = self.own <= other.own, self.size <= other.size
-        return own and size and self.derived <= other.derived
+        fewer = self.own <= other.own and self.size <= other.size
+        return fewer and self.derived <= other.derived
 
 
 def _is_whole(number: object) -> bool:
@@ -294,10 +294,9 @@ class AdjacencyWords(ABC):
         """The same as the end of a sentence."""
         if self.units is None or self.protection is None:
             return ""
-        units, size, own = self.protection.units, self.units.size, self.units.own
         return (
-            f", at most {size} of these {units} in their own features or their size, and at most"
-            f" {own} in their own features"
+            f", at most {self.units.size} of these {self.protection.units} in their own features or"
+            f" their size, and at most {self.units.own} in their own features"
         )
 
     @property
