@@ -60,7 +60,7 @@ test-long: $(TESTS)  ## all other cases: brute force, audits with the most sampl
 fuzz: $(TESTS)  ## 100,000 hostile inputs, others every time (about a quarter of an hour on two cores)
 	SEMIDP_FUZZ=82 $(QUICKLY) $(BIN)/python -m pytest -n 2 tests/fuzz
 
-mutants: $(TESTS)  ## every arithmetic and comparison operator of conversions, budgets and scales replaced: who notices? (half an hour on an idle core)
+mutants: $(TESTS)  ## every arithmetic and comparison operator of costs, norms, scales, conversions and charges replaced: who notices? (more than an hour on an idle core)
 	$(QUICKLY) $(BIN)/python -m tests.mutants.mutate
 
 proofs:         ## the machine-checked proofs: installs Coq, checks all of them twice, prints the axioms used (at most five minutes)

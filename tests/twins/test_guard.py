@@ -1,15 +1,27 @@
 """A release that would state too much is refused before anything is charged, with a pair."""
 
+import random
 import re
+from fractions import Fraction
 
 import pytest
 
 import semidp
-from semidp.promise.sensitivity import costs, joint_costs
+from semidp.promise.sensitivity import costs, joint_costs, linked_products
 from semidp.promise.sensitivity import described_moves as exchange_moves
-from tests.twins.test_teeth import CLAIMS, WRONG
+from semidp.promise.sensitivity.linked_products import MemberCosts, UnitCosts
+from tests.twins.homes import Homes
+from tests.twins.plans import FLAT
+from tests.twins.test_teeth import CLAIMS, TENURE, WRONG
+from tests.twins.town_plans import build_town_case, draw_town
 
 RECORD = r"\([^()]+\) → \([^()]+\)"
+
+
+@pytest.fixture(autouse=True)
+def no_hurry(monkeypatch):
+    """What is found does not depend on how busy the machine is."""
+    monkeypatch.setattr(linked_products, "_SECONDS", 60)
 
 
 def test_residuals_are_searched_together(monkeypatch):
@@ -43,4 +55,48 @@ def test_linked_members_are_searched_before_the_charge(item, monkeypatch):
     monkeypatch.setattr(costs, "list_exchanges", WRONG[item](exchange_moves.list_exchanges))
     refused = case.run(case.town, 1)
     assert refused.document is None
+    assert re.search(f"hide less than is stated.*{RECORD}", refused.refusal)
+
+
+UNITS = {
+    # protected, relation, tables of units, and the part of the true cost that is claimed
+    "a member changes sizes": ("member", "exchange", ("units:size",), "9/10"),
+    "members change sizes": ("member", "ball", ("units:size",), "3/5"),
+    "a unit changes its tenure": ("unit", "ball", ("units:tenure",), "9/10"),
+    "a unit changes its size": ("unit", "ball", ("units:size",), "1/4"),
+    "a unit is exchanged": ("unit", "exchange", ("units:tenure", "units:size"), "1/8"),
+}
+
+
+@pytest.mark.parametrize("name", UNITS)
+def test_units_are_searched_before_the_charge(name, monkeypatch):
+    protect, relation, tables, part = UNITS[name]
+    homes = Homes(
+        *((TENURE[0],), (TENURE[1],), (("sex",),), (FLAT["sex"],), (), ()),
+        *(1, 3, protect),
+    )
+    town = draw_town(random.Random(1), homes, 9)
+    options = {"mu": 1, "share": {"tables": 1, "units:tables": 1000}}
+    asked = [("sex", "tenure"), *((table,) for table in tables)]
+    case = build_town_case(homes, town, relation, asked, options, f"linked {protect}")
+    assert case.run(town, 1).document is not None
+    right = UnitCosts.cost
+    monkeypatch.setattr(UnitCosts, "cost", lambda *given: right(*given) * Fraction(part))
+    refused = case.run(town, 1)
+    assert refused.document is None
+    assert re.search(f"hide less than is stated.*{RECORD}", refused.refusal)
+
+
+def test_members_of_whole_units_are_searched_before_the_charge(monkeypatch):
+    homes = Homes(
+        *((TENURE[0],), (TENURE[1],), (("sex",),), (FLAT["sex"],), (), (), 1, 2, "unit"),
+    )
+    town = draw_town(random.Random(1), homes, 9)
+    options = {"mu": 1, "share": {"tables": 1000, "units:tables": 1}}
+    asked = [("sex", "tenure"), ("units:size",)]
+    case = build_town_case(homes, town, "exchange", asked, options, "linked unit")
+    assert case.run(town, 1).document is not None
+    right = MemberCosts.cost
+    monkeypatch.setattr(MemberCosts, "cost", lambda *given: right(*given) / 9)
+    refused = case.run(town, 1)
     assert re.search(f"hide less than is stated.*{RECORD}", refused.refusal)

@@ -33,4 +33,5 @@ def test_many_twins_differ_by_no_more_than_stated(chunk):
                 run_twins(draw(rng, box), rng, seen, near=6, effort=(4, 200))
     print(seen.report())
     assert seen.total >= 500
+    assert seen.counts["where"] >= 10
     assert min(seen.pairs[box] for box in BOXES) >= 2

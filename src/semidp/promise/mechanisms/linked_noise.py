@@ -103,7 +103,7 @@ class LinkedNoise(Mechanism):
         return self.members, self.units
 
     def refuse_false_claim(self) -> None:
-        """Refuse noise if a drawn exchange of members costs more than it claims."""
+        """Refuse noise if a drawn exchange of members or units costs more than it claims."""
         for part in self.parts:
             part.refuse_false_claim()
 

@@ -30,7 +30,7 @@ from semidp.promise.sensitivity.described_moves import block_from_view, list_exc
 from semidp.promise.sensitivity.joint_costs import JointBound, ResidualGroup, SumOfCosts
 from semidp.promise.sensitivity.orthogonal_parts import Residuals
 from semidp.promise.sensitivity.patterns import Norms
-from semidp.promise.sensitivity.probes import draw_placements
+from semidp.promise.sensitivity.probes import Probes, draw_placements
 from semidp.promise.sensitivity.products import ProductSpace
 from semidp.promise.sensitivity.query_space import QuerySpace
 from semidp.promise.spaces.adjacency import Adjacency
@@ -374,19 +374,23 @@ class KindSpace(ProductSpace):
         return {}
 
     def find_worst_exchange(self, sigma2: Mapping[View, Fraction]) -> tuple[float, str]:
-        """Return what the most expensive of some drawn exchanges of members costs of a noise, and
-        its records in words; 0 for units, where a whole unit is exchanged, and where exchanges are
-        of too many kinds.
+        """Return what the most expensive of some drawn exchanges costs of a noise, and its records
+        in words: members that go to other units or stay, units that gain and lose members, or that
+        change features of their own.
         """
-        if self.counted == UNIT or not sigma2:
+        if not sigma2:
             return 0.0, ""
+        if self.counted == UNIT:
+            return self._find_worst_change_of_units(sigma2)
         if self.adjacency.protects_groups:
             return super().find_worst_exchange(sigma2)
         axes = range(len(self.schema.features))
         blocks = [block_from_view(margin.view) for margin in self.public.published_totals]
         kinds = 2 ** sum(map(len, blocks))
         if self.public.link.protect is not Protect.member or kinds > _MOST_KINDS:
-            return 0.0, ""
+            # one member of a unit, or one who stays there, is an exchange of the promise as well
+            staying = self._draw_exchanges().keep_axes(self.public.inherited_axes)
+            return self._find_worst(staying, sigma2)
         worst, until = (0.0, ""), time.monotonic() + _SECONDS
         for move in list_exchanges(blocks, axes, self.public.inherited_axes):
             draws = draw_placements(move, self.schema.grid.chains, self._inhabited_leaves, _DRAWS)
@@ -394,6 +398,54 @@ class KindSpace(ProductSpace):
             if time.monotonic() > until:
                 break
         return worst
+
+    def _find_worst_change_of_units(self, sigma2: Mapping[View, Fraction]) -> tuple[float, str]:
+        worst = 0.0, ""
+        if self.public.size_axis is not None:
+            worst = self._find_worst(self._draw_size_changes(self.public.size_axis), sigma2)
+        if self.public.link.protect is Protect.unit:
+            changed = self._draw_exchanges().limit_records(self.public.reach.own_units)
+            own = changed.keep_axes(self.public.derived_axes)
+            worst = max(worst, self._find_worst(own, sigma2))
+        return worst
+
+    def _draw_size_changes(self, size: int) -> Probes:
+        """Draw a unit that loses members, and others, all alike, that gain one each.
+
+        Where one member is protected, one moves, or for the ball as many as the promise compares
+        from as many units; the units agree in the exact totals of members. A whole unit may lose
+        all members above the least number.
+        """
+        random, link, reach = np.random.default_rng(0), self.public.link, self.public.reach
+        leaves = [random.choice(np.flatnonzero(kept), (2, _DRAWS)) for kept in self.kept_leaves]
+        one, other = np.moveaxis(np.array(leaves), 0, 2)
+        other = np.where(random.random(other.shape) < 0.7, one, other)
+        lost, times = np.ones(_DRAWS, dtype=np.int64), 1
+        if link.protect is Protect.unit:
+            most = min(link.most - link.least, reach.size_units - 1)
+            lost = random.integers(1, max(most, 1) + 1, _DRAWS)
+        elif self.adjacency.protects_groups:
+            times = min(reach.members, reach.size_units // 2)
+        after, gained = one.copy(), other.copy()
+        after[:, size] -= lost
+        gained[:, size] += 1
+        valid = (after[:, size] >= 0) & (gained[:, size] < len(self.kept_leaves[size]))
+        for axis, depth in self._find_published_places():
+            node_of_leaf = self.schema.grid.chains[axis].find_leaf_ancestors(depth)
+            valid &= node_of_leaf[one[:, axis]] == node_of_leaf[other[:, axis]]
+        signs = times * np.stack([-(lost**0), lost**0, -lost, lost], axis=1)
+        return Probes(np.stack([one, after, other, gained], axis=1)[valid], signs[valid])
+
+    def _find_published_places(self) -> list[tuple[int, int]]:
+        """The features of units in exact totals of members, and how deep they are there."""
+        names = [feature.name for feature in self.public.units.schema.features]
+        places = []
+        for margin in self.public.published_totals:
+            for axis in self.public.inherited_axes & {*list_axes(margin.view)}:
+                name = self.public.schema.features[axis].name
+                if name in names:
+                    places.append((names.index(name), margin.view[axis]))
+        return places
 
     @cached_property
     def _inhabited_leaves(self) -> tuple[NDArray[np.bool_], ...]:

@@ -7,7 +7,7 @@ sees what lies above the leaves. So norms that are too small because exchanges w
 seen before any noise is scaled to them.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import combinations
@@ -75,6 +75,12 @@ class Probes:
     nodes: Nodes = field(repr=False)
     signs: NDArray[np.int64] = field(repr=False)
 
+    @classmethod
+    def empty(cls, axes: int) -> "Probes":
+        """Return no exchange of records with so many features."""
+        nodes = np.zeros((0, 2, axes), dtype=np.intp)
+        return cls(nodes, np.zeros((0, 2), dtype=np.int64))
+
     @cached_property
     def norms(self) -> Norms:
         """The norms that these exchanges attain: lower bounds of Δ1, Δ2² and Δ∞."""
@@ -92,6 +98,12 @@ class Probes:
     def limit_records(self, records: int) -> "Probes":
         """The exchanges that change at most `records` records: pairs of the ball A_records."""
         kept = np.abs(self.signs).sum(axis=1) <= 2 * records
+        return Probes(self.nodes[kept], self.signs[kept])
+
+    def keep_axes(self, axes: Iterable[int]) -> "Probes":
+        """The exchanges in which no record changes along these features."""
+        before, after = self.nodes[:, ::2], self.nodes[:, 1::2]
+        kept = (before == after)[:, :, sorted(axes)].all(axis=(1, 2))
         return Probes(self.nodes[kept], self.signs[kept])
 
     def moves(self, shape: Shape) -> Iterator[Counts]:
@@ -118,8 +130,7 @@ def draw_exchanges(blocks: Blocks, released: View) -> Probes:
     axes = list_axes(released)
     checkable = not structure.schema.structural_zeros or structure.grid.holds(LARGEST_MASK)
     if structure.n == 0 or len(in_sight) > _MOST_BLOCKS or not checkable:
-        nodes = np.zeros((0, 2, len(axes)), dtype=np.intp)
-        return Probes(nodes, np.zeros((0, 2), dtype=np.int64))
+        return Probes.empty(len(axes))
     before, after, carries, allowed = _Draw(structure, margins, in_sight).exchanges()
     pairs = np.stack([before, after], axis=2)[allowed]
     records = pairs.reshape(len(pairs), -1, pairs.shape[3])

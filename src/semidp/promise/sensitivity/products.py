@@ -221,17 +221,19 @@ class ProductSpace(QuerySpace):
         """Return what the most expensive of some drawn exchanges costs of a noise, all residuals
         together, and its records in words; 0 where none are drawn.
         """
-        released = self.schema.grid.full
         if len(sigma2) > _MOST_CHECKED:
             return 0.0, ""
+        cost, words = self._find_worst(self._draw_exchanges(), sigma2)
+        return self.costs.times**2 * cost, words
+
+    def _draw_exchanges(self) -> Probes:
+        """Draw exchanges over all features; none where exact totals overlap."""
         try:
             blocks = Blocks.from_dataspace(self.dataspace)
         except Refused:
-            return 0.0, ""
+            return Probes.empty(len(self.schema.features))
         records = self.adjacency.by_kind(ball=self.costs.a, exchange=blocks.reach)
-        probes = draw_exchanges(blocks, released).limit_records(records)
-        cost, words = self._find_worst(probes, sigma2)
-        return self.costs.times**2 * cost, words
+        return draw_exchanges(blocks, self.schema.grid.full).limit_records(records)
 
     def _find_worst(self, probes: Probes, sigma2: Mapping[View, Fraction]) -> tuple[float, str]:
         """Return what the most expensive of some exchanges costs, and its records in words."""
@@ -242,10 +244,11 @@ class ProductSpace(QuerySpace):
         if not costs.any():
             return 0.0, ""
         worst, words = int(costs.argmax()), []
-        for old, new in zip(*[iter(probes.nodes[worst])] * 2, strict=True):
-            both = [self._name_record(leaves) for leaves in (old, new)]
-            if both[0] != both[1]:
-                words.append(" → ".join(both))
+        for place in range(0, len(probes.signs[worst]), 2):
+            often = int(probes.signs[worst][place + 1])
+            old, new = (self._name_record(leaves) for leaves in probes.nodes[worst][place:][:2])
+            if old != new:
+                words.append(f"{old} → {new}" if often == 1 else f"{often} times {old} → {new}")
         return float(costs[worst]), ", ".join(words)
 
     def _name_record(self, leaves: Sequence[int]) -> str:
