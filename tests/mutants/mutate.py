@@ -41,7 +41,8 @@ SUBJECTS: dict[str, tuple[str, ...]] = {
     "conversions": ("Budget", "Gaussian", "ZCDP", "Laplace", "pure_to_gdp", "approximate_group"),
     "scales": (
         *("NormalNoise", "ConcentratedNoise", "GaussianNoise", "DiscreteGaussianMechanism"),
-        *("RoundedGaussianMechanism", "LaplaceMechanism", "ExponentialMechanism", "law_within"),
+        *("RoundedGaussianMechanism", "LatticeGaussianMechanism", "PureMechanism", "L2Mechanism"),
+        *("LaplaceMechanism", "ExponentialMechanism", "rho_within", "mu_within", "law_within"),
         *("ResidualMechanism", "LinkedNoise", "CanonicalMechanism", "precision_shares"),
     ),
     "norms": (
