@@ -484,6 +484,10 @@ def test_an_assertion_that_says_nothing_would_be_seen() -> None:
 NOUNS = re.findall(r"^\| (`\w+`(?:, `\w+`)*) \|.*\| `([\w/]+)` \|$", PAGE, flags=re.MULTILINE)
 
 
+def test_the_page_is_one_page() -> None:
+    assert len(PAGE.splitlines()) <= 90
+
+
 def test_a_visitor_needs_at_most_twenty_nouns() -> None:
     assert 10 <= sum(names.count(",") + 1 for names, _ in NOUNS) <= 20
 

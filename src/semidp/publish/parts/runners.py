@@ -39,7 +39,7 @@ from semidp.publish.folders import Unfinished, durable
 from semidp.publish.sources.linked_records import LinkedSource
 from semidp.publish.sources.opening import Source, open_source
 from semidp.publish.statistics.parts import STATE, Part, PartTable, PartTask
-from semidp.publish.statistics.protocol.requests import Request
+from semidp.publish.statistics.protocol.requests import Request, RequestMeasurement
 from semidp.publish.statistics.protocol.results import Published
 
 if TYPE_CHECKING:
@@ -415,4 +415,5 @@ class InOnePiece:
     def build_result(self, parts: Sequence[Part], work: Path, progress: Progress) -> Published:
         """Return what is published, as in a release without parts."""
         assert self._measured is not None, "published after it was measured"
-        return self.request.publish(self.mechanism, self._measured, self.scope, progress)
+        measured = RequestMeasurement(self.mechanism, self._measured)
+        return measured.publish(self.request, self.scope, (), progress)

@@ -6,7 +6,6 @@ Nothing is fitted: a solver may end elsewhere on another machine.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,6 @@ from semidp.promise.mechanisms.branch_noise import Cut
 from semidp.promise.mechanisms.mechanism import Mechanism
 from semidp.promise.mechanisms.placement import Objective, Workload
 from semidp.promise.mechanisms.residual_noise import ResidualMechanism
-from semidp.promise.progress import Progress
 from semidp.promise.schema.schema import Schema
 from semidp.publish.results.cells import StoredFiles
 from semidp.publish.results.published_table import (
@@ -33,7 +31,7 @@ from semidp.publish.results.published_table import (
 from semidp.publish.statistics.parts import BY_PARTS, Partition, StoredPartition, refuse_changed
 from semidp.publish.statistics.protocol.kinds import Kind
 from semidp.publish.statistics.protocol.requests import Request, RequestMeasurement, require_budget
-from semidp.publish.statistics.protocol.results import Published, calibrate_named
+from semidp.publish.statistics.protocol.results import calibrate_named
 from semidp.publish.statistics.setting import Chosen, Panel, Setting, Shape
 from semidp.publish.statistics.tables.asked import TableRequest, measurements_stem, with_numbers
 from semidp.publish.statistics.tables.by_parts.cut_tables import (
@@ -42,7 +40,7 @@ from semidp.publish.statistics.tables.by_parts.cut_tables import (
     residuals_from_json,
 )
 from semidp.publish.statistics.tables.by_parts.separate import read_separate
-from semidp.publish.statistics.tables.by_parts.table_steps import compute_overview
+from semidp.publish.statistics.tables.by_parts.table_steps import TablesMeasurement
 from semidp.publish.statistics.tables.linked_published import (
     PublishedLinked,
     linked_noise_from_json,
@@ -64,40 +62,6 @@ from semidp.publish.statistics.tables.request import (
     read_tables,
     write_tables,
 )
-
-
-@dataclass(frozen=True, eq=False)
-class TablesMeasurement(RequestMeasurement):
-    """Stored tables: what was measured of them, in one piece or in blocks that are put together.
-
-    Parameters
-    ----------
-    mechanism, measurement
-        How it was measured, and what came out.
-    blocks, names
-        How the tables lie in parts, if they do, and the tables at the cut that nobody asked for.
-    agreeing
-        Where sizes of units are coded: for how many places both kinds agree, and how many there
-        are. The counts by single sizes are not published.
-    """
-
-    blocks: TableBlocks | None = None
-    names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    agreeing: tuple[int, int] | None = None
-
-    def publish(
-        self, request: Any, scope: Scope, counts: Sequence[Any], progress: Progress
-    ) -> Published:
-        """Return the tables with their stored whole numbers."""
-        result: Any = super().publish(request, scope, counts, progress)
-        known: dict[str, Any] = {"noisy": self.measurement.noisy}
-        if self.blocks is not None:
-            overview = compute_overview(result, self.blocks, self.names)
-            known["blocks"] = replace(self.blocks, overview=overview)
-        if self.agreeing is not None:
-            known["stated"] = self.agreeing
-        published: Published = replace(result, **known)
-        return published
 
 
 def read_tables_measurement(

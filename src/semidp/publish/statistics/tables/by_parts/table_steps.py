@@ -30,7 +30,8 @@ from semidp.publish.half_widths import INTERVALS_BELOW, table_half_widths
 from semidp.publish.results.published_table import FitKind, Fitted, PublishedTable, StoredFit
 from semidp.publish.sources.reader import Reader
 from semidp.publish.statistics.parts import Part, PartTable, PartTask, part_path
-from semidp.publish.statistics.protocol.requests import Request
+from semidp.publish.statistics.protocol.requests import Request, RequestMeasurement
+from semidp.publish.statistics.protocol.results import Published
 from semidp.publish.statistics.tables.asked import TablesAsked, measurements_stem
 from semidp.publish.statistics.tables.by_parts.cut_tables import TableBlocks, residual_columns
 from semidp.publish.statistics.tables.by_parts.part_tables import (
@@ -48,6 +49,40 @@ from semidp.publish.statistics.tables.by_parts.separate_fits import MOST_TOGETHE
 from semidp.publish.statistics.tables.fitting import fit_product, nearest_whole
 from semidp.publish.statistics.tables.linked_published import PublishedLinked
 from semidp.publish.statistics.tables.published import PublishedTables
+
+
+@dataclass(frozen=True, eq=False)
+class TablesMeasurement(RequestMeasurement):
+    """What was measured of tables, in one piece or in blocks that are put together.
+
+    Parameters
+    ----------
+    mechanism, measurement
+        How it was measured, and what came out.
+    blocks, names
+        How the tables lie in parts, if they do, and the tables at the cut that nobody asked for.
+    agreeing
+        Where sizes of units are coded: for how many places both kinds agree, and how many there
+        are. The counts by single sizes are not published.
+    """
+
+    blocks: TableBlocks | None = None
+    names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    agreeing: tuple[int, int] | None = None
+
+    def publish(
+        self, request: Any, scope: Scope, counts: Sequence[Any], progress: Progress
+    ) -> Published:
+        """Return the tables, with their whole numbers where those were fitted before."""
+        result: Any = super().publish(request, scope, counts, progress)
+        known: dict[str, Any] = {"noisy": self.measurement.noisy}
+        if self.blocks is not None:
+            overview = compute_overview(result, self.blocks, self.names)
+            known["blocks"] = replace(self.blocks, overview=overview)
+        if self.agreeing is not None:
+            known["stated"] = self.agreeing
+        published: Published = replace(result, **known)
+        return published
 
 
 class JointSteps:
@@ -92,7 +127,7 @@ class JointSteps:
         self._shape = residuals.shape
         self._noisy = np.zeros(0, np.int64)
         self._private = False
-        self._whole: PublishedTables | PublishedLinked | None = None
+        self._whole: Published | None = None
 
     @property
     def stems(self) -> list[str]:
@@ -133,14 +168,10 @@ class JointSteps:
                 below[node] = read_stored(stored_path(work, self.request, path))
         vector = self.blocks.join(self._noisy, below)
         measured = self.mechanism.restore_measurement(vector, self._private)
-        whole = self.request.publish(self.mechanism, measured, self.scope, progress)
-        assert isinstance(whole, PublishedTables | PublishedLinked), "tables were asked for"
-        overview = compute_overview(whole, self.blocks, self.names)
-        self._whole = replace(whole, blocks=replace(self.blocks, overview=overview))
+        whole = TablesMeasurement(self.mechanism, measured, self.blocks, self.names)
+        self._whole = whole.publish(self.request, self.scope, (), progress)
 
-    def build_result(
-        self, parts: Sequence[Part], work: Path, progress: Progress
-    ) -> PublishedTables | PublishedLinked:
+    def build_result(self, parts: Sequence[Part], work: Path, progress: Progress) -> Published:
         """Return what is published."""
         assert self._whole is not None, "published after it was fitted"
         return self._whole
