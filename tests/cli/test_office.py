@@ -100,7 +100,7 @@ def test_an_empty_file_becomes_a_log(here: Semidp, tmp_path: Path) -> None:
     ("typed", "completed"),
     [
         ("semidp rel", ["release"]),
-        pytest.param("semidp release --enco", ["--encoding"], marks=pytest.mark.long),
+        pytest.param("semidp release --levels-", ["--levels-from-data"], marks=pytest.mark.long),
     ],
 )
 def test_a_shell_completes_commands(typed: str, completed: list[str]) -> None:

@@ -267,8 +267,8 @@ def test_importing_the_fits_brings_no_solver() -> None:
 def test_the_highspy_package_stays_out() -> None:
     """It cannot share a process with ortools; SciPy's own HiGHS can."""
     code = (
-        "import sys, numpy as np; from tests.fit.cases import space_of; from semidp import"
-        " fit_table\nones = np.ones((2, 2, 2), dtype=int)\nfor margins in ('A B', 'AB BC AC'):"
+        "import sys, numpy as np; from tests.fit.cases import space_of; from"
+        " semidp.publish import fit_table\nones = np.ones((2, 2, 2), dtype=int)\nfor margins in ('A B', 'AB BC AC'):"
         " fit_table(ones + .5, space_of(ones, margins))\nprint('ortools' in sys.modules, 'highspy'"
         " in sys.modules)"
     )

@@ -21,8 +21,8 @@ UNIT = GOOD.replace("--protect member", "--protect unit")
 TYPED = f"{GOOD.replace('size', 'size,type')} --levels type=alone,family --set derived=type"
 SPLIT = GOOD.replace(" --bins age=0,18,65,120", "").replace("zone,sex,age", "zone,sex")
 QUARTERS = (
-    f"{SPLIT.replace('zone,sex', 'zone,tenure,sex')} --levels tenure=own,rent --set least=0 --quarters"
-    " tenure=rent"
+    f"{SPLIT.replace('zone,sex', 'zone,tenure,sex')} --levels tenure=own,rent --set least=0 --set"
+    " quarters=tenure=rent"
 )
 
 # what is asked for, by what is said
@@ -34,10 +34,12 @@ ASKED = {
     "is 0 or 1": f"{GOOD} --set least=2",
     "between 1 and 100": GOOD.replace("--most-members 6", "--most-members 101"),
     "lies between 1 and 100": GOOD.replace("--most-members 6", "--most-members 0"),
-    "give --units FILE": GOOD.replace("--units homes.csv ", "").replace("--most-members 6 ", ""),
+    "works only with --units": GOOD.replace("--units homes.csv ", "").replace(
+        "--most-members 6 ", ""
+    ),
     "count, where and id": f"{GOOD} --where 'age < 3'",
     "count, where and id are not built": f"{GOOD} --count age",
-    "where and id are not built": f"{GOOD} --id home",
+    "--id and --units cannot be given together": f"{GOOD} --id home",
     "one table of members and one of units": (
         GOOD.replace("--table zone,sex,age ", "").replace(LEVELS, "")
     ),
@@ -73,7 +75,7 @@ ASKED = {
         "--set quarters=tenure=rent", "--set quarters=tenure=castle"
     ),
     "all levels of 'tenure' but one": QUARTERS.replace("tenure=own,rent ", "tenure=own,rent,none "),
-    "--set quarters=takes NAME=": QUARTERS.replace(
+    "takes NAME=…, such as": QUARTERS.replace(
         "--set quarters=tenure=rent", "--set quarters=tenure"
     ),
     # names

@@ -433,7 +433,7 @@ def test_the_commands_take_depths_everywhere(
         in capsys.readouterr().err
     )
     assert command(["release", file, *words, "--rho", "1", "--out", str(tmp_path / "one")]) == 0
-    assert (tmp_path / "one" / "table.csv").read_text().startswith("state,county,sex,count")
+    assert (tmp_path / "one" / "table.csv").read_text().startswith("state,county,sex,estimate")
     group = ["--group", "county", "--mean", "score", "--bounds", "score=0,10", *nest, "--mu", "1"]
     assert command(["release", file, *group, "--out", str(tmp_path / "two")]) == 0
     assert (tmp_path / "two" / "mean-score.csv").read_text().startswith("state,county,count,mean")

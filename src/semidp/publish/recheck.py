@@ -356,14 +356,18 @@ class _Check:
     def _entries(self, key: str, entries: Any, expected: Sequence[Any]) -> None:
         """Compare the entries of one kind of results."""
         results = [result for result in self.release.results if result.list_key == key]
+        stated = len(entries) if isinstance(entries, list) else 0
+        if stated != len(results):
+            self.findings.wrong.append(f"it lists {stated} {key}, and {len(results)} follow")
+            return
         for result, entry, computed in zip(results, entries, expected, strict=True):
             who = f"{result.name!r}"
             told = any(sentence.startswith(f"{who} ") for sentence in self.findings.wrong)
             noise_fields = ("guarantee", *result.noise_fields, *result.compared_fields)
-            for path, stated, follows in differences(entry, computed):
+            for path, said, follows in differences(entry, computed):
                 if told and path.startswith(noise_fields):
                     continue
-                self._differs(f"{who} states", path, stated, follows)
+                self._differs(f"{who} states", path, said, follows)
 
     def _differs(self, who: str, path: str, stated: Any, follows: Any) -> None:
         """Note a field that differs."""
