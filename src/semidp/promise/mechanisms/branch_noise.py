@@ -6,13 +6,12 @@ larger than the tables of one branch is held. Calibration uses the norm of the w
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
 import numpy as np
-from attrs import evolve, frozen
 from numpy.typing import NDArray
 
 from semidp.errors import InputError
@@ -27,7 +26,7 @@ from semidp.promise.sensitivity.products import ProductSpace
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 
 
-@frozen
+@dataclass(frozen=True)
 class Cut:
     """Place where tables are taken apart: a depth of a nested feature that has finer depths below
     it.
@@ -147,10 +146,10 @@ def space_above(space: ProductSpace, cut: Cut) -> ProductSpace:
     True
     """
     above = dict.fromkeys(cut.coarsen_view(view) for view in space.views)
-    return evolve(space, views=tuple(above))
+    return replace(space, views=tuple(above))
 
 
-@frozen(slots=False, eq=False)
+@dataclass(frozen=True, eq=False)
 class BranchSpace(ProductSpace):
     """The residuals of a product below one node of a cut, computed from the records of that node.
 

@@ -10,7 +10,6 @@ from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from attrs import frozen
 from numpy.typing import ArrayLike, NDArray
 
 from semidp.errors import InputError, Refused
@@ -33,7 +32,7 @@ _FINEST = 32  # bits after the point: rounding then moves a probability by less 
 _SIGNIFICANT = 51  # of the 53 bits of a float, so that u and u ± half a step are floats
 
 
-@frozen(slots=False)
+@dataclass(frozen=True)
 class CellSpace(QuerySpace):
     """S of x11, the count of the first level of both features, summed over strata.
 

@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from attrs import evolve, frozen
+from attrs import evolve
 from numpy.typing import NDArray
 
 from semidp.errors import InputError
@@ -45,7 +45,7 @@ from semidp.promise.tradeoff.function import Tradeoff
 from semidp.promise.tradeoff.smooth import ZCDP, Gaussian
 
 
-@frozen(slots=False)
+@dataclass(frozen=True)
 class RankSpace(SpaceByGroups):
     """How many records of each group can be replaced: Σ k_g and Σ k_g², for m choices in each
     group.

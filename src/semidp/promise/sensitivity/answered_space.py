@@ -4,13 +4,12 @@ sizes stay.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
 import numpy as np
-from attrs import frozen
 from numpy.typing import ArrayLike, NDArray
 
 from semidp.promise.schema.margins import Counts, Floats
@@ -26,7 +25,7 @@ from semidp.promise.tradeoff.budget import Budget
 _FINEST = 500
 
 
-@frozen(slots=False)
+@dataclass(frozen=True)
 class AnsweredSpace(SpaceByGroups):
     """S_a of the pairs (number who answered, sum of their values) by published groups; see
     `answered_space`.

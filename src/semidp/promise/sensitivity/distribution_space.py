@@ -14,7 +14,6 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
-from attrs import frozen
 from numpy.typing import ArrayLike, NDArray
 
 from semidp.errors import InputError
@@ -326,7 +325,7 @@ ONE_PAIR = {(0, 1): 1}
 _PERSON, _CARRIER, _AFTER = 0, 1, 2
 
 
-@frozen(slots=False)
+@dataclass(frozen=True)
 class DistributionSpace(SpaceByGroups):
     """S of the differences D of all groups: their noise is that of a distribution.
 

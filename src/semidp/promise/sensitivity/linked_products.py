@@ -12,13 +12,12 @@ import itertools
 import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
 import numpy as np
-from attrs import evolve, frozen
 from numpy.typing import ArrayLike, NDArray
 
 from semidp.errors import InputError, Refused
@@ -343,7 +342,7 @@ def _sum_of_lengths(times: int, square: Fraction, others: int) -> Fraction:
     return Fraction(math.ceil(root**2 * 2**40), 2**40)
 
 
-@frozen(slots=False, eq=False)
+@dataclass(frozen=True, eq=False)
 class KindSpace(ProductSpace):
     """The residuals of the tables of one kind of linked records.
 
@@ -488,7 +487,7 @@ def _find_inhabited_leaves(dataspace: Any, axis: int) -> NDArray[np.bool_]:
     return structure.inhabited_nodes(axis, dataspace.schema.grid.full[axis])
 
 
-@frozen(slots=False, eq=False)
+@dataclass(frozen=True, eq=False)
 class LinkedSpace(QuerySpace):
     """The residuals of member tables and of unit tables, one after the other; see
     `linked_space`.
@@ -566,8 +565,8 @@ class LinkedSpace(QuerySpace):
     def under(self, adjacency: Adjacency) -> "LinkedSpace":
         """Return the space under another adjacency of the same promise."""
         _refuse_other_numbers(self.dataspace, adjacency)
-        members, units = (evolve(kind, adjacency=adjacency) for kind in self.kinds)
-        return evolve(self, adjacency=adjacency, members=members, units=units)
+        members, units = (replace(kind, adjacency=adjacency) for kind in self.kinds)
+        return replace(self, adjacency=adjacency, members=members, units=units)
 
     @property
     def cost(self) -> Fraction:

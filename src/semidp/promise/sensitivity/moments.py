@@ -13,7 +13,6 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
-from attrs import frozen
 from numpy.typing import NDArray
 
 from semidp.errors import InputError, Refused
@@ -234,7 +233,7 @@ class Design:
         Traceback (most recent call last):
         semidp.errors.Refused: the moments of this design are not public, since the counts of arm ×
         sex are not
-        published: publish them, or leave the columns that need them out
+        published: publish them, or leave the columns that need them out (exact=[('arm', 'sex')])
         """
         missing = self.missing(dataspace)
         if missing:
@@ -377,7 +376,7 @@ def _labels(schema: Schema, coarse: Sequence[str], fine: Sequence[str]) -> NDArr
 MOST_ROWS = 512  # of a design, for which all pairs are compared
 
 
-@frozen(slots=False)
+@dataclass(frozen=True)
 class MomentSpace(OutcomeSpace):
     """S_a of ``X'y = Σ z(x_i) y_i`` for a design with public moments; build it with `moment_space`.
 

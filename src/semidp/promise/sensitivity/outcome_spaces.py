@@ -7,12 +7,12 @@ such records.
 
 import itertools
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
-from attrs import field, frozen
 from numpy.typing import ArrayLike, NDArray
 
 from semidp.errors import InputError, Refused
@@ -34,7 +34,7 @@ from semidp.promise.spaces.semi_adjacency import semi_adjacency
 LARGEST_FACTOR = 10**300  # still a floating-point number
 
 
-@frozen(slots=False)
+@dataclass(frozen=True)
 class OutcomeSpace(QuerySpace):
     """What the spaces of an outcome share: the published counts fix no part, and nothing ties
     values unless said.
@@ -48,7 +48,7 @@ class OutcomeSpace(QuerySpace):
 
     exact_claims_only: ClassVar[bool] = True
 
-    def __attrs_post_init__(self) -> None:
+    def __post_init__(self) -> None:
         _refuse_published_answers(self.dataspace, self.adjacency, self.outcome, self.answered)
 
     @property
@@ -94,7 +94,7 @@ class OutcomeSpace(QuerySpace):
         return {**document, "lines": lines} if lines else document
 
 
-@frozen(slots=False)
+@dataclass(frozen=True)
 class GroupedSpace(OutcomeSpace):
     """A query space of an outcome by the groups of several sets; their counts are published."""
 
@@ -106,7 +106,7 @@ class GroupedSpace(OutcomeSpace):
         return self.blocks
 
 
-@frozen(slots=False)
+@dataclass(frozen=True)
 class SumSpace(GroupedSpace):
     """S_a of the sums of an outcome by the cells of published margins; build it with `sum_space`.
 
@@ -397,7 +397,7 @@ def groups_json(space: GroupedSpace) -> dict[str, Any]:
     return {"by": by} if space.answered is None else {"by": by, "answered": space.answered}
 
 
-@frozen(slots=False)
+@dataclass(frozen=True)
 class SpaceByGroups(GroupedSpace):
     """What the spaces of an outcome by several sets of groups share: the published sizes of the
     groups.

@@ -10,13 +10,12 @@ compares.
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, is_dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
-from attrs import evolve, has
 from numpy.typing import ArrayLike, NDArray
 
 from semidp.errors import InputError, Refused
@@ -232,12 +231,12 @@ class QuerySpace(ABC):
         """Return the space of the same query and dataspace under another adjacency; refuse where S
         is only a list of vectors.
         """
-        if not has(type(self)):
+        if not is_dataclass(self):
             raise Refused(
                 "the vectors that were given are those of one adjacency: list them again for the"
                 " other"
             )
-        return evolve(self, adjacency=adjacency)  # type: ignore[misc]
+        return replace(self, adjacency=adjacency)
 
     def check_shape(self, values: ArrayLike) -> NDArray[Any]:
         """Return values as an array; refuse another shape than the query's."""

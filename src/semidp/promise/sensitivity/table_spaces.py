@@ -9,11 +9,11 @@ stays.
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
-from attrs import frozen
 from numpy.typing import ArrayLike
 
 from semidp.errors import DataError, InputError, Refused
@@ -89,7 +89,7 @@ def sensitivity_space(
     return space
 
 
-@frozen(slots=False)
+@dataclass(frozen=True)
 class TableSpace(QuerySpace):
     """S of a table of counts; build it with `sensitivity_space`.
 
@@ -321,7 +321,7 @@ class TableSpace(QuerySpace):
         return build_projector(self._released_table.grid, margins, self._domain)
 
 
-@frozen(slots=False, eq=False)
+@dataclass(frozen=True, eq=False)
 class _TableMoves(ABC):
     """How a released table can change under one kind of adjacency."""
 
