@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from functools import cache, partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,6 +44,9 @@ from semidp.publish.statistics.parts import Partition
 from semidp.publish.statistics.protocol.requests import Request, RequestMeasurement, require_budget
 from semidp.publish.statistics.protocol.results import Published, naive_record_tradeoff
 from semidp.publish.survey import lookalikes, survey
+
+if TYPE_CHECKING:
+    from semidp.publish.phases import PairsToCome
 
 _R = TypeVar("_R", bound=ReleaseFiles)
 CHARGE_STANDS = "the ledger was charged all the same"
@@ -218,6 +221,8 @@ class Prepared:
         The confidential values of each request's query.
     choices
         How requests are answered that leave it to public numbers: a sentence each.
+    later
+        Of microdata: the second phase, which the guarantee covers and the requests do not hold yet.
 
     Examples
     --------
@@ -237,6 +242,7 @@ class Prepared:
     guarantee: Guarantee
     values: tuple[Confidential[NDArray[np.int64]], ...] = field(default=(), repr=False)
     choices: tuple[str, ...] = ()
+    later: "PairsToCome | None" = field(default=None, repr=False)
 
     @property
     def calibrated_requests(self) -> tuple[tuple[Request, Mechanism], ...]:
@@ -311,12 +317,17 @@ def prepare(plan: Plan, data: Any, *, memory: int | None = None) -> Prepared:
     """
     plan = plan.with_values_read()
     with open_records(plan, data) as source:
-        _check(plan)
+        _check(plan, plan.microdata is not None)
         reader: Any
         if plan.units is None:
             scope, reader = survey(plan, source, memory)
         else:
             scope, reader = linked_survey(plan, plan.units, source, memory)
+        if plan.microdata is not None:
+            # Imported when used: phases are prepared by the functions of this page.
+            from semidp.publish.phases import prepare_phases
+
+            return prepare_phases(plan, scope, reader)
         # Budgets and noise follow from public values alone: confidential values are asked for after
         # both are settled, so that they decide neither.
         plan, scope = calibrate_separately(solve_target_errors(plan, scope), scope)
@@ -416,6 +427,8 @@ def _in_one_piece(
         # A fit may fail after the noise is drawn: whatever fails from here on says that the charge
         # stands.
         entry, measurements = measure_prepared(prepared, options, ledger, session)
+        if prepared.later is not None:
+            prepared, measurements = prepared.later.measure(prepared, measurements, options)
         # The confidential values end here, and so does the memory that they take.
         prepared = replace(prepared, values=())
         measured = map(RequestMeasurement, prepared.mechanisms, measurements)
@@ -463,8 +476,11 @@ def charge_ledger(
         return None
     # From these records a ledger computes the charge anew when another release publishes other
     # totals exactly; a charge without them can never be computed again.
-    records = [mechanism.record() for mechanism in prepared.mechanisms]
+    records: list[dict[str, Any]] = [mechanism.record() for mechanism in prepared.mechanisms]
     plan = prepared.plan
+    if prepared.later is not None:
+        # The query of the second phase is not known yet.
+        records.append({"query": None})
     return ledger.charge(
         prepared.guarantee, label or charge_label(plan), records, session, plan.period
     )
@@ -528,14 +544,16 @@ def charge_label(plan: Plan) -> str:
     >>> charge_label(Plan([TableRequest(["sex", "region"])]))
     'table (sex × region)'
     """
+    if plan.microdata is not None:
+        return f"microdata ({', '.join(plan.microdata.columns)})"
     return ", ".join(
         f"{request.name} ({' × '.join(dict.fromkeys(request.features))})"
         for request in plan.requests
     )
 
 
-def _check(plan: Plan) -> None:
-    if not plan.requests:
+def _check(plan: Plan, has_records: bool = False) -> None:
+    if not plan.requests and not has_records:
         raise InputError(
             "the plan releases nothing: ask for a table, a statistic by groups or a regression",
             needs="request",

@@ -25,6 +25,7 @@ from semidp.promise.spaces.dataspace import Margin
 from semidp.promise.spaces.linked import Link, Quarters, members_text
 from semidp.promise.spaces.protection import MOST_RECORDS, Protect, Protection
 from semidp.promise.tradeoff.budget import Budget
+from semidp.publish.microdata import Microdata
 from semidp.publish.sources.readings import EQUAL, KINDS, both_readings, check_readings
 from semidp.publish.statistics.protocol.requests import read_entries
 from semidp.publish.written_values import flag, only_keys, text, texts
@@ -381,6 +382,10 @@ def _units(value: LinkedUnits | None) -> LinkedUnits | None:
     return value
 
 
+def _microdata(value: Any) -> Microdata | None:
+    return value if value is None or isinstance(value, Microdata) else Microdata.from_json(value)
+
+
 def _claim(value: Any) -> str | None:
     if value not in (None, "exact"):
         raise InputError(
@@ -443,6 +448,9 @@ class Plan:
         How the values of columns are written, such as ``{"admitted": "month", "pay": "1.234,5"}``.
     period
         The period that the data are about, such as ``"2026Q3"``. The ledger of a series charges it.
+    microdata
+        Records to be made: their columns are measured one by one and then in pairs on bins. The
+        tables of both are the requests of the plan once the bins are known.
 
     Examples
     --------
@@ -471,6 +479,7 @@ class Plan:
     units: LinkedUnits | None = field(default=None, converter=_units)
     read_as: tuple[tuple[str, str], ...] = field(default=(), converter=_read_as)
     period: str | None = field(default=None, converter=_period)
+    microdata: Microdata | None = field(default=None, converter=_microdata)
 
     def __attrs_post_init__(self) -> None:
         self._check_persons()
@@ -605,6 +614,7 @@ class Plan:
     def names(self) -> tuple[str, ...]:
         """Every feature that the plan uses, in order of first mention."""
         used = [name for request in self.requests for name in request.features]
+        used += () if self.microdata is None else self.microdata.columns
         used += [name for margin in self.invariants for name in margin.names]
         used += () if self.units is None else self.units.names
         return tuple(dict.fromkeys(used))
@@ -666,6 +676,7 @@ class Plan:
         document["claim"] = self.claim
         document["units"] = None if self.units is None else self.units.to_json()
         document["read_as"] = dict(self.read_as) or None
+        document["microdata"] = None if self.microdata is None else self.microdata.to_json()
         document |= plan_entries(self.requests)
         unit_features = () if self.units is None else self.units.features
         document["feature"] = [part.to_json() for part in self.features]
@@ -681,7 +692,7 @@ class Plan:
         """
         from semidp.publish.statistics.registry import plan_keys, requests_from
 
-        alone = {"adjacency", "count", "where", "id", "most", "records", "read_as", "period"}
+        alone = {"adjacency", "count", "where", "id", "most", "records", "read_as", "period", "microdata"}
         alone |= {"levels_from_data", "report_delta", "claim"}
         lists = {"invariants", "feature", "structural_zero", "unit_feature"}
         only_keys(value, {*alone, *lists, "units", *plan_keys()}, "a plan")

@@ -96,11 +96,20 @@ class Charge(Encodable):
 
     def is_for(self, guarantee: Guarantee) -> bool:
         """Whether this guarantee was charged."""
-        ours = (self.dataspace, self.adjacency)
-        if ours != (guarantee.dataspace, guarantee.adjacency):
+        if self.adjacency != guarantee.adjacency or not self._is_about(guarantee.dataspace):
             return False
         # The ledger and the release both hold the curve as JSON.
         return self.tradeoff.to_json() == guarantee.tradeoff.to_json()
+
+    def _is_about(self, dataspace: Datasets) -> bool:
+        """Whether the charge is about these datasets. Bins that follow from the noise that it paid
+        for group the levels of a release afterwards, and leave its datasets as they are.
+        """
+        if self.dataspace == dataspace:
+            return True
+        if not isinstance(dataspace, Dataspace) or not isinstance(self.dataspace, Dataspace):
+            return False
+        return dataspace.regroup(self.dataspace.schema) == self.dataspace
 
     def under(
         self, dataspace: Datasets, adjacency: Adjacency, before: Guarantee | None = None

@@ -133,6 +133,25 @@ def _reorder_table(total: Table, schema: Schema) -> Table:
     return Table(part, np.transpose(total.counts, axes))
 
 
+def regroup_table(table: Table, schema: Schema) -> Table:
+    """Return a table over the same leaves, in the order and with the depths that a schema gives
+    them.
+
+    >>> counts = Table(Schema([Feature("job", "abc")]), [1, 2, 3])
+    >>> job = Feature.from_paths(["group", "job"], [("x", "c"), ("x", "a"), ("y", "b")])
+    >>> regroup_table(counts, Schema([job])).margin(["group"]).counts.tolist()
+    [4, 2]
+    """
+    part = schema.restrict(feature.name for feature in table.schema.features)
+    place = {feature.name: axis for axis, feature in enumerate(table.schema.features)}
+    axes = [place[feature.name] for feature in part.features]
+    orders = []
+    for axis, feature in zip(axes, part.features, strict=True):
+        position = {label: at for at, label in enumerate(table.schema.features[axis].levels)}
+        orders.append([position[label] for label in feature.levels])
+    return Table(part, np.transpose(table.counts, axes)[np.ix_(*orders)])
+
+
 class Datasets(ABC):
     """Datasets that agree with what is published exactly: what a guarantee is about.
 
@@ -530,6 +549,23 @@ class Dataspace(Datasets):
         values = {
             margin: _reorder_table(total, schema) for margin, total in self._margin_total_pairs
         }
+        return Dataspace.from_totals(schema, values, self.n)
+
+    def regroup(self, schema: Schema) -> "Dataspace | None":
+        """Return the same totals about the same leaves under a schema that groups or orders these
+        otherwise; None where it has other leaves, other impossible combinations, or lacks a depth
+        that has totals.
+        """
+        ours = {feature.name: sorted(feature.levels) for feature in self.schema.features}
+        theirs = {feature.name: sorted(feature.levels) for feature in schema.features}
+        same_zeros = {*self.schema.structural_zeros} == {*schema.structural_zeros}
+        named = {feature.name for total in self.totals for feature in total.schema.features}
+        if ours != theirs or not same_zeros or not named <= set(ours):
+            return None
+        values = {}
+        for total in self.totals:
+            names = [feature.name for feature in total.schema.features]
+            values[Margin(*names)] = regroup_table(total, schema)
         return Dataspace.from_totals(schema, values, self.n)
 
     @property

@@ -1,0 +1,300 @@
+"""Two phases of one release: pairs are measured on bins that follow from the first measurement.
+
+Both phases are charged together before anything is drawn. What the second needs of the data is read
+with the first, closed until its noise is added. When the bins are known, the release is an ordinary
+one, with bins as the coarser depths of its features.
+"""
+
+import itertools
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+
+import numpy as np
+from attrs import evolve
+from numpy.typing import NDArray
+
+from semidp.errors import InputError, Refused
+from semidp.promise.confidential import Confidential, reveal
+from semidp.promise.guarantee import Guarantee, Scope
+from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
+from semidp.promise.schema.counts import Table
+from semidp.promise.schema.schema import Schema
+from semidp.promise.sensitivity.table_spaces import sensitivity_space
+from semidp.promise.spaces.adjacency import Adjacency
+from semidp.promise.spaces.dataspace import Dataspace, Margin, regroup_table
+from semidp.promise.tradeoff.budget import Budget
+from semidp.publish.microdata import (
+    Floats,
+    Microdata,
+    choose_bins,
+    exact_counts,
+    find_feature,
+    name_bins,
+)
+from semidp.publish.plan import Plan
+from semidp.publish.pipeline import Prepared, RunOptions, calibrate
+from semidp.publish.sources.reader import Reader
+from semidp.publish.statistics.protocol.requests import Request
+from semidp.publish.statistics.tables.asked import TableRequest, file_stem
+from semidp.publish.statistics.tables.request import TablesRequest
+from semidp.publish.survey import public_scope
+
+_FIRST_SHARE = Fraction(7, 20)  # of the budget, for one-way tables where nothing is exact
+_TARGET_WEIGHT = 9  # of the variance of pairs with a target, against that of others
+
+
+def exact_features(invariants: Iterable[Margin]) -> set[str]:
+    """Return the features whose own counts follow from exact totals."""
+    return {name for margin in invariants for name in margin.names}
+
+
+def _first_weights(asked: Microdata, schema: Schema, exact: set[str]) -> dict[str, Fraction]:
+    """The share of the whole budget that each one-way table gets: levels to the power 2/3, which
+    makes the sum of absolute errors least.
+    """
+    sizes = {name: len(find_feature(schema, name).levels) for name in asked.columns}
+    weights = {name: Fraction(round(size ** (2 / 3) * 1000)) for name, size in sizes.items()}
+    total = sum(weights.values(), Fraction(0))
+    free = [name for name in asked.columns if name not in exact and sizes[name] > 1]
+    return {name: _FIRST_SHARE * weights[name] / total for name in free}
+
+
+def one_way_requests(
+    asked: Microdata, schema: Schema, invariants: Sequence[Margin]
+) -> tuple[TablesRequest, ...]:
+    """Return the tables of the first phase: each feature that is not exact, on its levels."""
+    shares = _first_weights(asked, schema, exact_features(invariants))
+    budget = asked.phases_budget
+    requests = []
+    for name, share in shares.items():
+        # Noise on the cells, not on residuals: it stays what it is when levels get bins.
+        table = TableRequest(
+            [name], budget.share(share), "gaussian", name=file_stem([name])
+        )
+        requests.append(TablesRequest.from_table(table))
+    return tuple(requests)
+
+
+def pairs_budget(asked: Microdata, first: Sequence[TablesRequest]) -> Budget:
+    """Return what the first phase leaves for the pairs."""
+    budget = asked.phases_budget
+    spent = [request.budget for request in first if request.budget is not None]
+    if budget.rho is not None:
+        return Budget.zcdp(budget.rho - sum((part.rho or Fraction(0) for part in spent)))
+    assert budget.mu is not None, "phases share rho or mu"
+    squares = sum(((part.mu or Fraction(0)) ** 2 for part in spent), Fraction(0))
+    return Budget.gdp(budget.mu).share(1 - squares / budget.mu**2)
+
+
+def is_within_margin(pair: Iterable[str], invariants: Iterable[Margin]) -> bool:
+    """Whether exact totals publish a pair already."""
+    names = set(pair)
+    return any(names <= set(margin.names) for margin in invariants)
+
+
+def pair_requests(
+    asked: Microdata, names: Mapping[str, str], invariants: Sequence[Margin], budget: Budget
+) -> tuple[TablesRequest, ...]:
+    """Return the tables of the second phase: all pairs that are not exact, from one budget.
+
+    Parameters
+    ----------
+    asked, invariants, budget
+        What is asked for, what is exact, and what is left to spend.
+    names
+        The name of each feature at the depth of its bins.
+    """
+    tables = []
+    for pair in itertools.combinations(asked.columns, 2):
+        if is_within_margin(pair, invariants):
+            continue
+        weight = _TARGET_WEIGHT if {*pair} & {*asked.target} else 1
+        features = [names[name] for name in pair]
+        tables.append(TableRequest(features, weight=weight, name=file_stem(features)))
+    if not tables:
+        return ()
+    if len(tables) == 1:
+        tables = [evolve(tables[0], weight=1)]
+    return (TablesRequest(tables, budget),)
+
+
+def forecast_error(
+    asked: Microdata, dataspace: Dataspace, adjacency: Adjacency, budget: Budget
+) -> float:
+    """Return about how large the standard error of a cell of a pair will be: that of the median
+    pair, if each were measured by itself with an equal part of the budget.
+    """
+    norms = []
+    for pair in itertools.combinations(asked.columns, 2):
+        if not is_within_margin(pair, dataspace.margins):
+            norms.append(sensitivity_space(dataspace, adjacency, pair).l2)
+    if not norms:
+        return 0.0
+    part = budget.split_evenly(len(norms))
+    loss = math.sqrt(2 * part.rho) if part.rho is not None else float(part.mu or 0)
+    return float(np.median(norms)) / loss
+
+
+@dataclass(frozen=True, eq=False)
+class GroupedTables:
+    """Counts of pairs that were read before their bins were known, read again on the bins."""
+
+    schema: Schema
+    pairs: Mapping[frozenset[str], Confidential[Table]] = field(repr=False)
+
+    def table(self, features: Iterable[str]) -> Table:
+        """Return the counts over some features, at the depth of their names."""
+        names = tuple(features)
+        leaves = [self.schema.features[self.schema.axis(name)].name for name in names]
+        return regroup_table(reveal(self.pairs[frozenset(leaves)]), self.schema).margin(names)
+
+    def tables(self, features: Iterable[Iterable[str]]) -> list[Table]:
+        """Return the counts over several sets of features."""
+        return [self.table(names) for names in features]
+
+
+@dataclass(frozen=True, eq=False)
+class PairsToCome:
+    """The second phase of microdata, while its bins are not known.
+
+    Parameters
+    ----------
+    plan, scope
+        What was asked for, and what is public without bins.
+    budget
+        What the pairs may spend.
+    pairs
+        The confidential counts of each pair, on all levels.
+    """
+
+    plan: Plan
+    scope: Scope
+    budget: Budget
+    pairs: Mapping[frozenset[str], Confidential[Table]] = field(repr=False)
+
+    def prepare_pairs(
+        self, first: Sequence[Request], mechanisms: Sequence[Mechanism], noisy: Sequence[Measurement]
+    ) -> tuple[Prepared, list[NDArray[np.int64]]]:
+        """Return the whole release, prepared on bins that follow from what was measured, and the
+        first measurements in the order that its levels have now.
+        """
+        counts = {}
+        for request, measured in zip(first, noisy, strict=True):
+            counts[request.features[0]] = measured.projected
+        plan, scope = plan_pairs(self.plan, self.scope, self.budget, first, counts)
+        prepared = calibrate(plan, scope)
+        moved = []
+        schema, flat = scope.dataspace.schema, self.scope.dataspace.schema
+        for place, (request, measured) in enumerate(zip(first, noisy, strict=True)):
+            # The promise of the first phase was made before there were bins: they change nothing.
+            if prepared.mechanisms[place].record()["noise"] != mechanisms[place].record()["noise"]:
+                raise Refused("bins would change the noise of a table that is measured already")
+            moved.append(_order_levels(measured.noisy, flat, schema, request.features[0]))
+        reader = GroupedTables(schema, self.pairs)
+        nothing = Confidential(np.zeros(0, np.int64))
+        values = [nothing] * len(first)
+        for request, mechanism in prepared.calibrated_requests[len(first) :]:
+            values.append(request.read(reader, scope, mechanism.space))  # type: ignore[arg-type]
+        return replace(prepared, values=tuple(values)), moved
+
+    def measure(
+        self, first: Prepared, measured: Sequence[Measurement], options: RunOptions
+    ) -> tuple[Prepared, list[Measurement]]:
+        """Measure the pairs, once the first phase is; return the whole release, and what was
+        measured of all of it.
+        """
+        prepared, moved = self.prepare_pairs(first.plan.requests, first.mechanisms, measured)
+        every = []
+        for (request, mechanism), values, place in zip(
+            prepared.calibrated_requests, prepared.values, itertools.count()
+        ):
+            if place < len(moved):
+                private = measured[place].private
+                every.append(mechanism.restore_measurement(moved[place], private))
+                continue
+            options.progress(f"measuring {request.name}", 0, None)
+            noisy = mechanism.reporting(options.progress)
+            every.append(noisy.measure(values, options.words))
+        return prepared, every
+
+
+def _order_levels(
+    noisy: NDArray[np.int64], flat: Schema, schema: Schema, name: str
+) -> NDArray[np.int64]:
+    """The measurement of a feature, in the order of its levels below bins."""
+    before = flat.features[flat.axis(name)].levels
+    after = schema.features[schema.axis(name)].levels
+    place = {label: at for at, label in enumerate(before)}
+    return np.asarray(noisy)[[place[label] for label in after]]
+
+
+def plan_pairs(
+    plan: Plan, scope: Scope, budget: Budget, first: Sequence[Request], counts: Mapping[str, Floats]
+) -> tuple[Plan, Scope]:
+    """Return the plan with bins and pairs, and its scope: a function of public numbers.
+
+    Parameters
+    ----------
+    plan, scope
+        What was asked for, and what is public without bins.
+    budget, first
+        What pairs may spend, and the requests of the first phase.
+    counts
+        What the first phase measured of each of its features.
+    """
+    asked, dataspace = required(plan), scope.dataspace
+    known = {**exact_counts(dataspace, asked.columns), **counts}
+    error = forecast_error(asked, dataspace, scope.adjacency, budget)
+    features = choose_bins(asked, dataspace.schema, known, dataspace.n, error)
+    schema = Schema(features, dataspace.schema.structural_zeros)
+    pairs = pair_requests(asked, name_bins(schema, asked.columns), plan.invariants, budget)
+    whole = evolve(plan, requests=(*first, *pairs), features=schema.features, nests=())
+    grouped = dataspace.regroup(schema)
+    assert grouped is not None, "bins group the same levels"
+    again = public_scope(whole, grouped)
+    return whole, replace(again, disclosures=scope.disclosures, persons=scope.persons)
+
+
+def required(plan: Plan) -> Microdata:
+    """Return the microdata that a plan asks for."""
+    assert plan.microdata is not None, "whoever asks has seen that there are some"
+    return plan.microdata
+
+
+def prepare_phases(plan: Plan, scope: Scope, reader: Reader) -> Prepared:
+    """Return the first phase of a plan for microdata, calibrated and read, with the guarantee of
+    both phases.
+    """
+    if plan.requests:
+        raise InputError(
+            "the tables of microdata follow from its columns: leave other tables out, or release"
+            " them by themselves"
+        )
+    asked, dataspace = required(plan), scope.dataspace
+    first = one_way_requests(asked, dataspace.schema, plan.invariants)
+    names = [
+        pair
+        for pair in itertools.combinations(asked.columns, 2)
+        if not is_within_margin(pair, plan.invariants)
+    ]
+    if not names:
+        raise InputError("exact totals publish every pair already: there is nothing to measure")
+    tables = zip(names, reader.tables(names), strict=True)
+    pairs = {frozenset(pair): Confidential(table) for pair, table in tables}
+    later = PairsToCome(plan, scope, pairs_budget(asked, first), pairs)
+    if not first:
+        return later.prepare_pairs((), (), ())[0]
+    prepared = calibrate(evolve(plan, requests=first), scope)
+    values = [
+        request.read(reader, scope, mechanism.space)
+        for request, mechanism in prepared.calibrated_requests
+    ]
+    bound = Guarantee(dataspace, scope.adjacency, later.budget.tradeoff())
+    return replace(
+        prepared,
+        guarantee=prepared.guarantee.compose(bound),
+        values=tuple(values),
+        later=later,
+    )
