@@ -60,7 +60,7 @@ from semidp.publish.statistics.parts import (
 from semidp.publish.statistics.protocol.results import Published
 
 _R = TypeVar("_R", bound=ReleaseFiles)
-_FORMAT = 5  # of what an unfinished release keeps
+_FORMAT = 6  # of what an unfinished release keeps
 
 
 def run_blocks(
@@ -170,7 +170,9 @@ def _carry_out(
         facts = {"ledger": None, "charging": charging, "sessions": sessions}
         unfinished.begin({**about, **facts, **_describe_options(options)})
     entry = _charged_once(run, unfinished, ledger, options.label, session, options.resume)
-    run.measure(unfinished, randomness, progress)
+    run = run.draw_first_phase(randomness, progress)
+    about = _identify_release(plan, run, form, randomness)
+    run.measure(unfinished, randomness, progress, about)
     results, partition = _publish(run, source, form, options, unfinished)
     shown = options.resolved_presentation
     release = build_release(kind, run, results, entry, form, partition, shown)

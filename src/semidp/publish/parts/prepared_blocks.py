@@ -7,7 +7,7 @@ there: a release in one piece without its records.
 
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -70,11 +70,38 @@ class PreparedBlocks(Prepared):
         """The number of parts."""
         return 0 if self.cut is None else self.cut.chain(self.schema).size(self.cut.depth)
 
-    def measure(self, unfinished: Unfinished, randomness: Randomness, progress: Progress) -> None:
+    def draw_first_phase(self, randomness: Randomness, progress: Progress) -> "PreparedBlocks":
+        """Return the run with the tables that follow from its first phase, which is drawn here;
+        itself where there is no second.
+
+        What was drawn is stored with the second phase. A run that is killed before has published
+        nothing of it, and draws both anew.
+        """
+        if self.later is None:
+            return self
+        measured = []
+        for (request, mechanism), steps in zip(self.calibrated_requests, self.steps, strict=True):
+            progress(f"measuring {request.name}", 0, None)
+            noisy = steps.add_noise(randomness)
+            measured.append(mechanism.restore_measurement(noisy, randomness.secure))
+        whole, moved = self.later.prepare_pairs(self.plan.requests, self.mechanisms, measured)
+        run = _as_one_block(whole, whole.values, self.foreseen)
+        for steps, noisy in zip(run.steps, moved, strict=False):
+            assert isinstance(steps, InOnePiece), "microdata are released in one piece"
+            steps.noisy = noisy
+        return run
+
+    def measure(
+        self,
+        unfinished: Unfinished,
+        randomness: Randomness,
+        progress: Progress,
+        about: Mapping[str, Any],
+    ) -> None:
         """Measure what comes before the parts, which is all of a plan in one piece: draw and store
         it, or read it again.
 
-        Once it is noted that all of it is stored, nothing is drawn again. What was drawn before
+        `about` identifies the release, whose tables may follow from what was drawn. Once it is noted that all of it is stored, nothing is drawn again. What was drawn before
         that is in no part, and is dropped with what else a run that was killed has left.
         """
         state, noted = unfinished.folder / STATE, unfinished.read_notes()
@@ -106,7 +133,7 @@ class PreparedBlocks(Prepared):
         # time.
         durable(unfinished.folder)
         created = datetime.now(UTC).isoformat(timespec="seconds")
-        unfinished.note(measured=True, created=created)
+        unfinished.note(**about, measured=True, created=created)
         for request, vector in zip(self.steps, drawn, strict=True):
             request.begin(vector, randomness.secure)
 
@@ -202,6 +229,8 @@ def prepare_parts(
     """Read what is public, and the tables at the cut, and calibrate the noise of the whole; nothing
     is drawn.
     """
+    if plan.microdata is not None:
+        raise InputError("microdata are released in one piece: leave the partition out")
     for request in plan.requests:
         request.refuse_parts()
     if isinstance(jobs, bool) or not isinstance(jobs, int) or jobs < 1:
@@ -294,6 +323,7 @@ def _as_one_block(
         mechanisms=prepared.mechanisms,
         guarantee=prepared.guarantee,
         choices=prepared.choices,
+        later=prepared.later,
         steps=tuple(steps),
         foreseen=foreseen,
     )

@@ -390,6 +390,8 @@ class InOnePiece:
         self.scope = scope
         self.values = values
         self.key = key
+        # drawn in an earlier phase, where there was one
+        self.noisy: NDArray[Any] | None = None
         self._measured: Measurement | None = None
 
     def foreseen(self) -> list[str]:
@@ -397,7 +399,9 @@ class InOnePiece:
         return []
 
     def add_noise(self, randomness: Randomness) -> NDArray[Any]:
-        """Return the values with noise."""
+        """Return the values with noise, as they were drawn already or as they are drawn now."""
+        if self.noisy is not None:
+            return self.noisy
         source = randomness.part(*self.key) if self.key else randomness
         return self.mechanism.measure(self.values, source).noisy
 
