@@ -21,7 +21,7 @@ from semidp.assess.disclosure.table_files import (
     read_record_file,
     read_records,
 )
-from semidp.errors import InputError
+from semidp.errors import InputError, did_you_mean
 from semidp.inference.combined.releases_together import combine_releases
 from semidp.inference.period_changes import Changes, compare_releases
 from semidp.present.release import Release
@@ -38,11 +38,13 @@ from semidp.promise.tradeoff.budget import Budget
 from semidp.publish.pipeline import RunOptions, run_plan
 from semidp.publish.plan import AdjacencyChoice, Plan
 from semidp.publish.plan_settings import (
+    build_microdata_plan,
     build_plan,
     build_run_options,
     declare_categories,
     describe,
     link_data,
+    open_data,
     open_records,
 )
 from semidp.publish.results.place_maps import PlaceMap
@@ -631,6 +633,75 @@ def release(  # type: ignore[misc]
 
         return rehearse(plan, source, options, partition)
     return run(plan, source, options, partition=partition)
+
+
+def microdata(
+    data: Any,
+    columns: Sequence[str] | None = None,
+    *,
+    exact: Sequence[Names] = (),
+    epsilon: Number | None = None,
+    delta: Number | None = None,
+    rho: Number | None = None,
+    mu: Number | None = None,
+    ordered: Sequence[str] = (),
+    target: Sequence[str] = (),
+    rules: Sequence[str] = (),
+    randomness: Randomness | None = None,
+    **settings: Any,
+) -> Release:
+    """Publish what records are made from: every column once, then all pairs of columns on bins.
+
+    It is one release with one guarantee. Its `records` are synthetic microdata with every exact
+    total, and `save_records` writes them.
+
+    Parameters
+    ----------
+    data
+        As for `release`.
+    columns
+        The columns of the records; all of the data unless given.
+    exact, epsilon, delta, rho, mu
+        As for `release`; no pure epsilon.
+    ordered
+        Columns whose levels are in order, besides numeric bins and dates.
+    target
+        Columns whose pairs get less noise than others.
+    rules
+        What holds in every record: ``"retired implies age >= 50"``, ``"start <= end"``.
+    randomness
+        As for `release`.
+    settings
+        Further settings of `release` that describe data or say how to run: ``levels``, ``bins``,
+        ``adjacency``, ``ledger``, ``out`` and so on.
+
+    Examples
+    --------
+    >>> import semidp as sd
+    >>> ages = [*range(20, 70)] * 2
+    >>> people = {"sex": ["f", "m"] * 50, "age": ages, "ill": ["n", "n", "y", "n"] * 25}
+    >>> done = sd.microdata(
+    ...     people, exact=["sex"], bins={"age": range(20, 71, 5)}, levels={"ill": ["n", "y"]}, rho=1
+    ... )
+    >>> records = done.records()
+    >>> records.columns, sum(row[0] == "f" for row in records.rows())
+    (('sex', 'age', 'ill'), 50)
+    """
+    unknown = [name for name in settings if name not in list_settings()]
+    if unknown:
+        meant = did_you_mean(unknown[0], list_settings())
+        raise InputError(f"there is no setting {unknown[0]!r}{meant}")
+    numbers = {"epsilon": epsilon, "delta": delta, "rho": rho, "mu": mu}
+    given = Given({"exact": exact, **numbers, **settings})
+    if given.has_units:
+        raise InputError("microdata are records of one file: leave linked units out")
+    base = describe(given).with_values_read()
+    with open_data(given, base, data) as source:
+        special = {base.count, base.id}
+        if columns is None:
+            columns = [name for name in source.columns() if name not in special]
+        plan = build_microdata_plan(given, columns, ordered, target, rules)
+        return run(plan, source, build_run_options(given, randomness))
 
 
 def run(

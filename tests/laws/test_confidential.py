@@ -38,6 +38,7 @@ MAY_REVEAL = {
     "promise/mechanisms/exponential.py",
     "publish/statistics/tables/by_parts/joint.py",  # the same for what lies above parts
     "publish/statistics/tables/by_parts/separate_steps.py",
+    "publish/phases.py",  # groups counts by bins before a mechanism measures them
     "assess/attacked_pairs.py",  # the two datasets that an auditor brings
 }
 """The modules that may open a confidential value."""

@@ -48,6 +48,7 @@ from semidp.cli.explore import explore
 from semidp.cli.guarantee import guarantee
 from semidp.cli.intervals import intervals, model
 from semidp.cli.ledger import ledger
+from semidp.cli.microdata import microdata
 from semidp.cli.over_time import change, series
 from semidp.cli.release import check, combine, release, show
 from semidp.cli.resume import discard, resume
@@ -131,7 +132,7 @@ def semidp(
 
 JOBS = {
     "Plan": (analyze, explore, compare),
-    "Publish": (release, resume, discard, demo, ledger, series, combine, synthesize),
+    "Publish": (release, resume, discard, demo, ledger, series, combine, synthesize, microdata),
     "Ask a release": (intervals, association, model, change),
     "Check a promise": (show, check, audit, guarantee, disclosure),
     "Studies": (census, reproduce),
@@ -260,6 +261,10 @@ COMMANDS: dict[Callable[..., None], tuple[str, tuple[str, ...]]] = {
             "semidp synthesize release --out synthetic.csv",
             "semidp synthesize release --out several.csv --files 5",
         ),
+    ),
+    microdata: (
+        "records in one command",
+        ("semidp microdata people.csv --exact sex --levels-from-data --rho 1 --out made.csv",),
     ),
     census: (
         "what the 2020 Census file P.L. 94-171 guarantees",

@@ -177,7 +177,9 @@ def pool_rare_levels(counts: Floats, bins: int, least: float) -> list[int]:
     return [place.get(at, len(kept)) for at in range(len(counts))]
 
 
-def group_levels(feature: Feature, counts: Floats, ordered: bool, bins: int, error: float) -> Feature:
+def group_levels(
+    feature: Feature, counts: Floats, ordered: bool, bins: int, error: float
+) -> Feature:
     """Return a feature with bins above its levels, or as it is where each level is a bin.
 
     Parameters

@@ -31,10 +31,11 @@ from semidp.publish.microdata import (
     choose_bins,
     exact_counts,
     find_feature,
+    is_ordered,
     name_bins,
 )
-from semidp.publish.plan import Plan
 from semidp.publish.pipeline import Prepared, RunOptions, calibrate
+from semidp.publish.plan import Plan
 from semidp.publish.sources.reader import Reader
 from semidp.publish.statistics.protocol.requests import Request
 from semidp.publish.statistics.tables.asked import TableRequest, file_stem
@@ -70,9 +71,7 @@ def one_way_requests(
     requests = []
     for name, share in shares.items():
         # Noise on the cells, not on residuals: it stays what it is when levels get bins.
-        table = TableRequest(
-            [name], budget.share(share), "gaussian", name=file_stem([name])
-        )
+        table = TableRequest([name], budget.share(share), "gaussian", name=file_stem([name]))
         requests.append(TablesRequest.from_table(table))
     return tuple(requests)
 
@@ -82,7 +81,7 @@ def pairs_budget(asked: Microdata, first: Sequence[TablesRequest]) -> Budget:
     budget = asked.phases_budget
     spent = [request.budget for request in first if request.budget is not None]
     if budget.rho is not None:
-        return Budget.zcdp(budget.rho - sum((part.rho or Fraction(0) for part in spent)))
+        return Budget.zcdp(budget.rho - sum(part.rho or Fraction(0) for part in spent))
     assert budget.mu is not None, "phases share rho or mu"
     squares = sum(((part.mu or Fraction(0)) ** 2 for part in spent), Fraction(0))
     return Budget.gdp(budget.mu).share(1 - squares / budget.mu**2)
@@ -175,7 +174,10 @@ class PairsToCome:
     pairs: Mapping[frozenset[str], Confidential[Table]] = field(repr=False)
 
     def prepare_pairs(
-        self, first: Sequence[Request], mechanisms: Sequence[Mechanism], noisy: Sequence[Measurement]
+        self,
+        first: Sequence[Request],
+        mechanisms: Sequence[Mechanism],
+        noisy: Sequence[Measurement],
     ) -> tuple[Prepared, list[NDArray[np.int64]]]:
         """Return the whole release, prepared on bins that follow from what was measured, and the
         first measurements in the order that its levels have now.
@@ -250,7 +252,17 @@ def plan_pairs(
     features = choose_bins(asked, dataspace.schema, known, dataspace.n, error)
     schema = Schema(features, dataspace.schema.structural_zeros)
     pairs = pair_requests(asked, name_bins(schema, asked.columns), plan.invariants, budget)
-    whole = evolve(plan, requests=(*first, *pairs), features=schema.features, nests=())
+    # Numeric bins are levels like others from here on: that they are ordered is noted.
+    ordered = [
+        name for name in asked.columns if is_ordered(asked, find_feature(dataspace.schema, name))
+    ]
+    whole = evolve(
+        plan,
+        requests=(*first, *pairs),
+        features=schema.features,
+        nests=(),
+        microdata=evolve(asked, ordered=ordered),
+    )
     grouped = dataspace.regroup(schema)
     assert grouped is not None, "bins group the same levels"
     again = public_scope(whole, grouped)

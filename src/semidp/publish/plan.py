@@ -510,6 +510,11 @@ class Plan:
             )
         if self.units is not None:
             self._refuse_beside(self.units)
+        if self.microdata is not None and (self.units is not None or self.outcomes):
+            raise InputError(
+                "microdata are records of one file and tables of counts: leave linked units and"
+                " statistics of outcomes out"
+            )
 
     def _refuse_beside(self, units: LinkedUnits) -> None:
         """Refuse what is not built for linked records."""
@@ -692,7 +697,17 @@ class Plan:
         """
         from semidp.publish.statistics.registry import plan_keys, requests_from
 
-        alone = {"adjacency", "count", "where", "id", "most", "records", "read_as", "period", "microdata"}
+        alone = {
+            "adjacency",
+            "count",
+            "where",
+            "id",
+            "most",
+            "records",
+            "read_as",
+            "period",
+            "microdata",
+        }
         alone |= {"levels_from_data", "report_delta", "claim"}
         lists = {"invariants", "feature", "structural_zero", "unit_feature"}
         only_keys(value, {*alone, *lists, "units", *plan_keys()}, "a plan")

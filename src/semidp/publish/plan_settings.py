@@ -22,7 +22,9 @@ from semidp.promise.schema.schema import Schema, toml_document
 from semidp.promise.spaces.dataspace import Margin
 from semidp.promise.tradeoff.budget import Budget
 from semidp.publish.budgets import divide_budget
+from semidp.publish.column_rules import read_rules
 from semidp.publish.linked_survey import computed_features, linked_units, with_units
+from semidp.publish.microdata import Microdata
 from semidp.publish.missing_outcomes import with_missing
 from semidp.publish.pipeline import RunOptions
 from semidp.publish.plan import Plan, read_declarations
@@ -34,7 +36,7 @@ from semidp.publish.settings import Given
 from semidp.publish.signing import Signer
 from semidp.publish.sources.linked_records import LinkedData
 from semidp.publish.sources.opening import Source, open_source
-from semidp.publish.sources.readings import are_dates, date_bins, months
+from semidp.publish.sources.readings import DATES, are_dates, date_bins, months
 from semidp.publish.statistics.protocol.requests import Request
 
 _LONGEST_TEXT = 2**26  # characters of a plan or schema
@@ -67,6 +69,38 @@ def build_plan(given: Given, requests: Iterable[Any]) -> Plan:
     plan = plan.with_values_read()
     refuse_unused(given, plan)
     return plan
+
+
+def build_microdata_plan(
+    given: Given,
+    columns: Sequence[str],
+    ordered: Sequence[str] = (),
+    target: Sequence[str] = (),
+    rules: Sequence[str] = (),
+) -> Plan:
+    """Return the plan of microdata that settings describe.
+
+    Parameters
+    ----------
+    given
+        What is exact, the budget, and how data are read.
+    columns, ordered, target
+        As for `Microdata`.
+    rules
+        What holds in every record; see `read_rules`.
+    """
+    budget = read_budget(given)
+    if budget is None:
+        raise InputError("microdata need a budget: give ⟨rho⟩, ⟨mu⟩, or ⟨epsilon⟩ with ⟨delta⟩")
+    plan = describe(given).with_values_read()
+    dated = [name for name, how in plan.read_as if how in DATES and name in columns]
+    asked = Microdata(columns, budget, tuple(dict.fromkeys((*ordered, *dated))), target)
+    return evolve(
+        plan,
+        invariants=read_margins(given["exact"]),
+        structural_zeros=(*plan.structural_zeros, *read_rules(rules, plan.features)),
+        microdata=asked,
+    )
 
 
 def describe(given: Given) -> Plan:

@@ -29,7 +29,7 @@ from semidp.inference.records.record_search import (
     compiled_sweep,
     vector_sweep,
 )
-from semidp.inference.records.shrinkage import shrink_targets
+from semidp.inference.records.shrinkage import estimate_one_way, estimate_targets
 from semidp.inference.records.starting_records import Beginning, match_records, sorted_codes
 from semidp.inference.records.synthetic import SyntheticRecords
 from semidp.promise.mechanisms.mechanism import Mechanism
@@ -47,6 +47,7 @@ from semidp.promise.schema.margins import (
     meet,
 )
 from semidp.promise.spaces.dataspace import Dataspace
+from semidp.publish.microdata import name_bins
 from semidp.publish.results.published_table import PublishedTable
 
 if TYPE_CHECKING:
@@ -156,11 +157,17 @@ class PublishedNumbers:
         The published tables.
     whole
         Their whole numbers by name, where they hold such.
+    ordered
+        Features whose neighboring levels are alike.
+    bins
+        Depths that stand for bins of levels, which no record shows.
     """
 
     dataspace: Dataspace
     targets: tuple[TargetTable, ...]
     whole: Mapping[str, NDArray[np.int64]] = field(repr=False)
+    ordered: tuple[str, ...] = ()
+    bins: tuple[str, ...] = ()
 
     @classmethod
     def from_release(cls, release: "ReleaseValue") -> "PublishedNumbers":
@@ -173,7 +180,13 @@ class PublishedNumbers:
             )
         if not release.tables:
             raise Refused("this release holds no table: records are put together from tables")
-        return cls.from_tables(dataspace, release.tables)
+        numbers = cls.from_tables(dataspace, release.tables)
+        asked = release.plan.microdata
+        if asked is None:
+            return numbers
+        names = name_bins(dataspace.schema, asked.columns)
+        bins = [binned for name, binned in names.items() if binned != name]
+        return replace(numbers, ordered=asked.ordered, bins=tuple(bins))
 
     @classmethod
     def from_tables(
@@ -268,25 +281,6 @@ class PublishedNumbers:
                 return False
         return True
 
-    def one_way(self, targets: Sequence[TargetTable]) -> dict[int, Floats]:
-        """For each feature that is not exact as deep as records know it, the mean of what tables
-        say of its nodes.
-        """
-        grid = self.dataspace.schema.grid
-        exact = join(grid.nothing, *self.margins)
-        estimates = {}
-        for axis in list_axes(self.used):
-            if exact[axis] == self.used[axis]:
-                continue
-            view = grid.build_feature_view(axis, self.used[axis])
-            sums = [
-                grid.sum(table.estimate, view, table.view)
-                for table in targets
-                if is_within_view(view, table.view)
-            ]
-            estimates[axis] = np.mean(sums, axis=0)
-        return estimates
-
 
 def matched_records(numbers: PublishedNumbers, randomness: Randomness) -> SyntheticRecords:
     """Return records that have every published table and exact total to the person; `numbers.order`
@@ -330,7 +324,10 @@ def swapped_records(
         sweep = compiled_sweep if compiled_available() else vector_sweep
     grid = numbers.dataspace.schema.grid
     moves = record_moves(grid, numbers.margins, numbers.used)
-    beginning = Beginning(numbers.dataspace, numbers.used, numbers.one_way(chosen), draw)
+    one_way = estimate_one_way(numbers, chosen)
+    exact = join(grid.nothing, *numbers.margins)
+    free = {axis: one_way[axis] for axis in one_way if exact[axis] < numbers.used[axis]}
+    beginning = Beginning(numbers.dataspace, numbers.used, free, draw)
     codes = beginning.codes(moves, sweep)
     state = RecordState(Goal(grid, chosen, beginning.forbidden), codes)
     ending = Approach(sweep, seconds, progress, stop).run(state, moves, draw)
@@ -346,7 +343,13 @@ def _records(
     ordered = sorted_codes(codes)
     places = tuple(np.ascontiguousarray(ordered[:, axis]) for axis in range(codes.shape[1]))
     return SyntheticRecords(
-        numbers.dataspace.schema, numbers.used, places, distances, numbers.unlinked_pairs, ending
+        numbers.dataspace.schema,
+        numbers.used,
+        places,
+        distances,
+        numbers.unlinked_pairs,
+        ending,
+        numbers.bins,
     )
 
 
@@ -366,7 +369,7 @@ def synthesize_records(
     return swapped_records(
         numbers,
         randomness,
-        targets=shrink_targets(numbers.targets),
+        targets=estimate_targets(numbers, numbers.targets),
         seconds=seconds,
         progress=progress,
         stop=stop,
@@ -396,11 +399,15 @@ def several_records(
         # Each file has noise and swaps of its own, whatever the others drew.
         part = randomness.part("records", str(number))
         estimates = law.draw(part)
-        targets = [replace(target, estimate=estimates[target.name]) for target in numbers.targets]
+        targets = []
+        for target in numbers.targets:
+            drawn_once = estimates[target.name].reshape(target.estimate.shape)
+            targets.append(replace(target, estimate=drawn_once))
         records = swapped_records(
             numbers,
             part.part("swaps"),
-            targets=targets,
+            # Shrunk draws would differ by less than the noise leaves open.
+            targets=estimate_targets(numbers, targets, shrunk=False),
             seconds=seconds,
             progress=progress,
             stop=stop,

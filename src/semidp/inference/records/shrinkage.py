@@ -1,5 +1,8 @@
 """Noisy tables of pairs with their noise shrunk: what records are brought near to.
 
+One-way counts come from all measurements, by precision. A table of bins is spread to their levels
+by interpolating odds.
+
 A noisy table of two features has an interaction: what is left after the product of its margins. Of
 the interaction the singular values are shrunk, because noise of known size raises all of them
 (Gavish and Donoho 2017); of what is left, each cell keeps the share that signal has in its
@@ -8,17 +11,25 @@ never use them.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from semidp.inference.records.record_cells import TargetTable
-from semidp.promise.schema.margins import list_axes
+from semidp.promise.schema.margins import Chain, Grid, list_axes
+
+if TYPE_CHECKING:
+    from semidp.inference.records.record_assembly import PublishedNumbers
 
 Floats = NDArray[np.float64]
+Numbers = NDArray[np.intp]
+OneWay = dict[int, Floats]
 
 _SPREAD = 2.0  # prior variance of a cell, as a multiple of its expected count
+_LEAST_COUNT = 5.0  # added to the count that weighs a distance
+_RAKES = 10  # rounds of proportional fitting
+_SPREADS = 5  # the same, of levels below bins
 _SMALL = 1e-9
 
 
@@ -41,6 +52,8 @@ def shrink_singular_values(table: Floats, sigma: float) -> Floats:
         return shrink_singular_values(table.T, sigma).T
     left, values, right = np.linalg.svd(table, full_matrices=False)
     unit = sigma * np.sqrt(table.shape[1])
+    if not sigma:
+        return table
     ratio = table.shape[0] / table.shape[1]
     relative = values / unit
     inside = np.maximum(0.0, (relative**2 - ratio - 1) ** 2 - 4 * ratio)
@@ -62,8 +75,8 @@ def project_counts(estimate: Floats, total: float) -> Floats:
     return np.maximum(0.0, estimate - shift)
 
 
-def shrink_pair(table: Floats, sigma: float) -> Floats:
-    """Return the shrunk estimate of a table of two features; its margins stay as they are.
+def shrink_pair(table: Floats, sigma: float, rows: Floats, columns: Floats) -> Floats:
+    """Return the shrunk estimate of a table of two features, with given margins.
 
     Parameters
     ----------
@@ -71,17 +84,17 @@ def shrink_pair(table: Floats, sigma: float) -> Floats:
         Unbiased estimate of the count of each cell.
     sigma
         Standard error of a cell.
+    rows, columns
+        Nonnegative counts of the two features, with the same sum.
     """
-    total = max(float(table.sum()), 0.0)
-    rows = project_counts(table.sum(axis=1), total)
-    columns = project_counts(table.sum(axis=0), total)
-    independent = np.outer(rows, columns) / max(total, _SMALL)
+    total = max(float(rows.sum()), _SMALL)
+    independent = np.outer(rows, columns) / total
     interaction = _center(table - independent)
     low_rank = shrink_singular_values(interaction, sigma)
     # What the low rank leaves is kept as far as the counts themselves vary more than the noise.
     variance = _SPREAD * np.maximum(independent + low_rank, 0.0)
-    remainder = _center(variance / (variance + sigma**2) * (interaction - low_rank))
-    return table - interaction + low_rank + remainder
+    remainder = variance / np.maximum(variance + sigma**2, _SMALL) * (interaction - low_rank)
+    return rake(independent + low_rank + remainder, rows, columns)
 
 
 def _center(table: Floats) -> Floats:
@@ -90,15 +103,223 @@ def _center(table: Floats) -> Floats:
     return np.asarray(table - means)
 
 
-def shrink_targets(targets: Sequence[TargetTable]) -> list[TargetTable]:
-    """Return published tables with the noise of pairs shrunk; others stay as they are."""
-    shrunk = []
-    for target in targets:
-        shape = [size for size in target.estimate.shape if size > 1]
-        sigma = float(np.sqrt(np.mean(target.errors**2)))
-        if len(list_axes(target.view)) != 2 or len(shape) != 2 or not sigma:
-            shrunk.append(target)
+def rake(table: Floats, rows: Floats, columns: Floats) -> Floats:
+    """Return a nonnegative table near another, with given margins, by iterative proportional
+    fitting.
+
+    >>> rake(np.array([[1.0, -1.0], [1.0, 2.0]]), np.array([1.0, 3.0]), np.array([2.0, 2.0])).round(
+    ...     6
+    ... ).tolist()
+    [[1.0, 0.0], [1.0, 2.0]]
+    """
+    raked = np.maximum(table, _SMALL)
+    for _ in range(_RAKES):
+        raked = raked * (rows / np.maximum(raked.sum(axis=1), _SMALL))[:, None]
+        raked = raked * (columns / np.maximum(raked.sum(axis=0), _SMALL))[None, :]
+    return raked
+
+
+# --- one-way counts -------------------------------------------------------------------------------
+
+
+def combine_depths(fine: Floats, error: float, groups: Numbers, coarse: Floats) -> Floats:
+    """Return counts of levels that also use an estimate of the counts of their bins, by precision.
+
+    What the two say of a bin differs by the noise of both. That of the levels is known, so that the
+    differences show that of the bins.
+
+    Parameters
+    ----------
+    fine, error
+        Estimate of each level, and the standard error of one.
+    groups
+        The bin of each level.
+    coarse
+        Estimate of each bin.
+    """
+    sizes = np.bincount(groups, minlength=len(coarse))
+    gap = coarse - np.bincount(groups, fine, minlength=len(coarse))
+    own = sizes * error**2
+    other = max(0.0, float(np.mean(gap**2 - own)))
+    share = own / np.maximum(own + other, _SMALL)
+    return np.asarray(fine + (share * gap / np.maximum(sizes, 1))[groups])
+
+
+def estimate_one_way(numbers: "PublishedNumbers", targets: Sequence[TargetTable]) -> OneWay:
+    """Return for each feature in use the nonnegative count of each node, from all tables and exact
+    totals.
+    """
+    grid, total = numbers.dataspace.schema.grid, float(numbers.dataspace.n)
+    counts: OneWay = {}
+    for axis in list_axes(numbers.used):
+        depth = numbers.used[axis]
+        view = grid.build_feature_view(axis, depth)
+        exact = [known for known in numbers.dataspace.published_totals if known.view[axis] == depth]
+        if exact:
+            known = exact[0].sum_to_view(grid, view).counts
+            counts[axis] = np.asarray(known, dtype=np.float64).ravel()
             continue
-        estimate = shrink_pair(target.estimate.reshape(shape), sigma)
-        shrunk.append(replace(target, estimate=estimate.reshape(target.estimate.shape)))
-    return shrunk
+        fine = _mean_margin(grid, targets, axis, depth)
+        alone = [table for table in targets if table.view == view]
+        error = float(np.sqrt(np.mean(alone[0].errors ** 2))) if alone else 0.0
+        for above in range(1, depth if error else 0):
+            coarse = _mean_margin(grid, targets, axis, above)
+            if coarse is not None and fine is not None:
+                groups = _find_ancestors(grid.chains[axis], depth, above)
+                fine = combine_depths(fine, error, groups, coarse)
+        assert fine is not None, "the depth in use is that of a table"
+        counts[axis] = project_counts(fine, total)
+    return counts
+
+
+def _find_ancestors(chain: Chain, fine: int, coarse: int) -> Numbers:
+    """The ancestor at depth `coarse` of each node at depth `fine`."""
+    return np.repeat(np.arange(chain.size(coarse)), chain.children(coarse, fine))
+
+
+def _mean_margin(
+    grid: Grid, targets: Sequence[TargetTable], axis: int, depth: int
+) -> Floats | None:
+    """What tables that know a feature at one depth say of its nodes, on average; None without
+    such a table.
+    """
+    view = grid.build_feature_view(axis, depth)
+    sums = [
+        grid.sum(table.estimate, view, table.view).ravel()
+        for table in targets
+        if table.view[axis] == depth
+    ]
+    return np.asarray(np.mean(sums, axis=0)) if sums else None
+
+
+# --- from bins to levels --------------------------------------------------------------------------
+
+
+def interpolation_weights(groups: Numbers, counts: Floats, ordered: bool) -> Floats:
+    """Return how much the odds of each level take from each bin: a row for each level.
+
+    Between the centers of two bins of an ordered feature the odds change linearly. A bin of one
+    level, such as a heap at zero, keeps its own.
+
+    >>> groups = np.array([0, 0, 1, 1])
+    >>> interpolation_weights(groups, np.ones(4), ordered=False).tolist()[0]
+    [1.0, 0.0]
+    """
+    bins = int(groups.max()) + 1
+    weights = np.zeros((len(groups), bins))
+    weights[np.arange(len(groups)), groups] = 1.0
+    if not ordered or bins < 3:
+        return weights
+    places = np.arange(len(groups), dtype=np.float64)
+    sizes = np.bincount(groups)
+    mass = np.bincount(groups, counts)
+    by_count = np.bincount(groups, counts * places) / np.maximum(mass, _SMALL)
+    centers = np.where(mass > _SMALL, by_count, np.bincount(groups, places) / sizes)
+    for level, own in enumerate(groups.tolist()):
+        other = own + 1 if level > centers[own] else own - 1
+        if not 0 <= other < bins or sizes[own] == 1 or sizes[other] == 1:
+            continue
+        share = (level - centers[own]) / (centers[other] - centers[own])
+        weights[level, own], weights[level, other] = 1 - share, share
+    return weights
+
+
+def spread_pair(
+    coarse: Floats,
+    groups: tuple[Numbers, Numbers],
+    counts: tuple[Floats, Floats],
+    ordered: Sequence[bool],
+) -> Floats:
+    """Return a table of levels whose bins have given counts: the odds of bins, interpolated, times
+    the product of the one-way counts.
+
+    Parameters
+    ----------
+    coarse
+        The table of bins.
+    groups, counts, ordered
+        For each of the two features the bin of each level, the count of each level, and whether
+        neighbors are alike.
+    """
+    rows, columns = counts
+    total = max(float(rows.sum()), _SMALL)
+    margins = [np.bincount(group, own) for group, own in zip(groups, counts, strict=True)]
+    odds = coarse / np.maximum(np.outer(*margins) / total, _SMALL)
+    left, right = (
+        interpolation_weights(group, own, flag)
+        for group, own, flag in zip(groups, counts, ordered, strict=True)
+    )
+    fine = np.maximum(left @ odds @ right.T, 0.0) * np.outer(rows, columns) / total
+    first, second = np.eye(len(margins[0]))[groups[0]], np.eye(len(margins[1]))[groups[1]]
+    for _ in range(_SPREADS):
+        held = first.T @ fine @ second
+        fine = fine * (coarse / np.maximum(held, _SMALL))[groups[0]][:, groups[1]]
+        fine = fine * (rows / np.maximum(fine.sum(axis=1), _SMALL))[:, None]
+        fine = fine * (columns / np.maximum(fine.sum(axis=0), _SMALL))[None, :]
+    return np.asarray(fine)
+
+
+# --- targets --------------------------------------------------------------------------------------
+
+
+def estimate_targets(
+    numbers: "PublishedNumbers", targets: Sequence[TargetTable], *, shrunk: bool = True
+) -> list[TargetTable]:
+    """Return what records are brought near to: pairs with their noise shrunk, on the levels that
+    records have; other tables stay as they are.
+
+    Parameters
+    ----------
+    numbers
+        What is published.
+    targets
+        The estimates of its tables, or a draw of them.
+    shrunk
+        Whether the noise is shrunk; a table on the levels of records is left alone otherwise.
+    """
+    grid = numbers.dataspace.schema.grid
+    one_way = estimate_one_way(numbers, targets)
+    pairs = [table for table in targets if _is_noisy_pair(grid, table)]
+    linked = {axis for table in pairs for axis in list_axes(table.view)}
+    # Distances of pairs alone are weighed by counts. Beside larger tables, all by their noise.
+    weighed = shrunk and all(len(list_axes(table.view)) <= 2 for table in targets)
+    chosen = []
+    for table in targets:
+        axes = list_axes(table.view)
+        is_coarse = any(table.view[axis] < numbers.used[axis] for axis in axes)
+        if _is_noisy_pair(grid, table) and (shrunk or is_coarse):
+            chosen.append(_estimate_pair(numbers, table, one_way, weighed, shrunk))
+        elif len(axes) > 1 or not {*axes} <= linked:
+            chosen.append(table)
+    return chosen
+
+
+def _is_noisy_pair(grid: Grid, table: TargetTable) -> bool:
+    axes = list_axes(table.view)
+    sizes = [grid.chains[axis].size(table.view[axis]) for axis in axes]
+    return len(axes) == 2 and min(sizes) > 1 and float(np.max(table.errors)) > 0
+
+
+def _estimate_pair(
+    numbers: "PublishedNumbers", table: TargetTable, one_way: OneWay, weighed: bool, shrunk: bool
+) -> TargetTable:
+    """The shrunk estimate of a pair, at the depth at which records know its features."""
+    grid, features = numbers.dataspace.schema.grid, numbers.dataspace.schema.features
+    axes = list_axes(table.view)
+    groups, ordered = [], []
+    for axis in axes:
+        chain, depth = grid.chains[axis], numbers.used[axis]
+        groups.append(_find_ancestors(chain, depth, table.view[axis]))
+        ordered.append(features[axis].name in numbers.ordered)
+    counts = (one_way[axes[0]], one_way[axes[1]])
+    rows = np.bincount(groups[0], counts[0]).astype(np.float64)
+    columns = np.bincount(groups[1], counts[1]).astype(np.float64)
+    sigma = float(np.sqrt(np.mean(table.errors**2)))
+    noisy = table.estimate.reshape(len(rows), len(columns))
+    coarse = shrink_pair(noisy, sigma if shrunk else 0.0, rows, columns)
+    fine = spread_pair(coarse, (groups[0], groups[1]), counts, ordered)
+    used = set(axes)
+    view = tuple(depth if axis in used else 0 for axis, depth in enumerate(numbers.used))
+    shape = grid.compute_margin_shape(view)
+    errors = np.sqrt(fine + _LEAST_COUNT) if weighed else np.full(fine.shape, sigma)
+    return TargetTable(table.name, view, fine.reshape(shape), errors.reshape(shape))

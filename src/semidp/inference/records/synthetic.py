@@ -56,6 +56,8 @@ class SyntheticRecords(DataFrames):
         nothing directly.
     ending
         Why the search for closer records ended.
+    hidden
+        Depths that are no columns of the records, such as bins of levels.
 
     Examples
     --------
@@ -81,14 +83,15 @@ class SyntheticRecords(DataFrames):
     distances: tuple[TableDistance, ...] = ()
     unlinked: tuple[tuple[str, str], ...] = ()
     ending: Ending = Ending.MATCHED
+    hidden: tuple[str, ...] = ()
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The features, a nested one with every depth that is known."""
+        """The features, a nested one with every depth that is known and not hidden."""
         names: list[str] = []
         for feature, depth in zip(self.schema.features, self.view, strict=True):
             names += feature.names[:depth]
-        return tuple(names)
+        return tuple(name for name in names if name not in self.hidden)
 
     def __len__(self) -> int:
         """The number of records."""
@@ -99,6 +102,8 @@ class SyntheticRecords(DataFrames):
         for axis, (feature, depth) in enumerate(zip(self.schema.features, self.view, strict=True)):
             paths = feature.paths()
             for level, name in enumerate(feature.names[:depth]):
+                if name in self.hidden:
+                    continue
                 # One label may stand below several parents.
                 numbers: dict[str, int] = {}
                 of_leaf = [numbers.setdefault(path[level], len(numbers)) for path in paths]
@@ -125,7 +130,12 @@ class SyntheticRecords(DataFrames):
         columns = []
         for axis, (feature, depth) in enumerate(zip(self.schema.features, self.view, strict=True)):
             if depth:
-                paths = [path[:depth] for path in feature.paths()]
+                shown = [
+                    level
+                    for level, name in enumerate(feature.names[:depth])
+                    if name not in self.hidden
+                ]
+                paths = [tuple(path[level] for level in shown) for path in feature.paths()]
                 columns.append([paths[leaf] for leaf in self.places[axis][start:end].tolist()])
         for parts in zip(*columns, strict=True):
             yield tuple(label for part in parts for label in part)

@@ -101,7 +101,8 @@ class PreparedBlocks(Prepared):
         """Measure what comes before the parts, which is all of a plan in one piece: draw and store
         it, or read it again.
 
-        `about` identifies the release, whose tables may follow from what was drawn. Once it is noted that all of it is stored, nothing is drawn again. What was drawn before
+        `about` identifies the release, whose tables may follow from what was drawn. Once it is
+        noted that all of it is stored, nothing is drawn again. What was drawn before
         that is in no part, and is dropped with what else a run that was killed has left.
         """
         state, noted = unfinished.folder / STATE, unfinished.read_notes()

@@ -1,0 +1,113 @@
+"""``semidp microdata``: from data to a file of records and its release, in one command."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import semidp.cli._options as o
+from semidp.cli._command import command, option
+from semidp.cli._output import in_place, naming_options, print_json, print_rows, progress_bar
+from semidp.cli.release import carry_out, mark_not_private, print_release
+from semidp.cli.synthesize import first_interrupt, lines
+from semidp.errors import InputError
+from semidp.inference.records.record_search import SECONDS
+from semidp.inference.records.record_writing import written_files
+from semidp.inference.records.synthetic import about_file, check_records, numbered_files
+from semidp.publish.folders import check_place
+from semidp.publish.plan_settings import (
+    build_microdata_plan,
+    build_run_options,
+    choose_randomness,
+    describe,
+    open_data,
+)
+from semidp.publish.release_files import REPORT, release_files
+from semidp.publish.sources.opening import local_paths
+
+_OPTIONS = (
+    *o.EXACT,
+    *o.ADJACENCY,
+    *o.BUDGET,
+    *("schema", "levels", "bins", "levels_from_data"),
+    *o.RECORDS,
+    *("ledger", "seed", "force"),
+)
+
+
+@command
+def microdata(
+    *,
+    data: str = o.DATA,
+    out: Path | None = option("The CSV file to write, one record a line."),
+    release: Path | None = option(
+        "Folder of the release (default: beside the records, such as people_release).", "FOLDER"
+    ),
+    columns: o.Text = option("Columns of the records, such as age,sex (default: all).", "NAMES"),
+    ordered: o.Text = option(
+        "Columns whose levels are in order, such as age,grade; numeric bins and dates are.", "NAMES"
+    ),
+    target: o.Text = option("Columns whose pairs get less noise than others.", "NAMES"),
+    rule: o.Texts = option(
+        'What holds in every record: "retired implies age >= 50", "start <= end".', "RULE"
+    ),
+    files: int = option(
+        "Write several files, each near its own draw of the noise.", "NUMBER", default=1
+    ),
+    seconds: float = option("How long records are swapped.", "NUMBER", default=SECONDS),
+    options: Annotated[o.Options, _OPTIONS],
+    printing: o.Printing,
+) -> None:
+    """Write synthetic records that keep exact totals to the person, and the release they follow
+    from.
+
+    Every column is measured once, then every pair of columns on bins that follow from the first
+    measurement. Both are one release with one guarantee, charged once. Records are made from what
+    is published, so that `semidp synthesize` makes more of them at no cost.
+    """
+    if out is None:
+        raise InputError("say where to write the records: --out people_synthetic.csv")
+    folder = out.with_name(f"{out.stem}_release") if release is None else release
+    given = options.given
+    inputs = [Path(path) for path in local_paths(data, given["from_table"])]
+    with naming_options(given["force"]):
+        for path in numbered_files(out, files):
+            check_records(path, force=given["force"])
+        check_place(folder, force=given["force"], ours=release_files, inputs=inputs)
+    running = replace(build_run_options(given), out=folder, ledger=None, inputs=inputs)
+    base = describe(given).with_values_read()
+    with progress_bar(printing.quiet) as progress, open_data(given, base, data) as source:
+        special = {base.count, base.id}
+        chosen = _split(columns) or [name for name in source.columns() if name not in special]
+        plan = build_microdata_plan(given, chosen, _split(ordered), _split(target), rule or ())
+        running = replace(
+            running,
+            ledger=o.open_ledger(given["ledger"], printing.quiet),
+            command=o.note_command(data, given),
+        )
+        done, told = carry_out(plan, source, running, None, printing, progress)
+    with first_interrupt() as interrupted, progress_bar(printing.quiet) as progress:
+        about = done.save_records(
+            out,
+            force=given["force"],
+            randomness=choose_randomness(given["seed"]),
+            seconds=seconds,
+            files=files,
+            progress=progress,
+            stop=interrupted,
+        )
+    with in_place(f"the file {out} and the release {folder}"):
+        if printing.silent:
+            mark_not_private(done)
+            return
+        if printing.json:
+            paths = [str(path) for path in numbered_files(out, files)]
+            facts = {"written": paths, "about": str(about_file(Path(paths[0])))}
+            print_json({**about, "out": str(out), **facts, "release": str(folder)})
+            return
+        print_release(done, printing, str(folder / REPORT), told)
+        print_rows([*lines(about), ("written", written_files(out, files))], width=10)
+
+
+def _split(text: str | None) -> list[str]:
+    """The names in a list."""
+    return [] if text is None else [name.strip() for name in text.split(",") if name.strip()]
