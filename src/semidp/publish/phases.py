@@ -25,7 +25,7 @@ from semidp.promise.sensitivity.table_spaces import sensitivity_space
 from semidp.promise.spaces.adjacency import Adjacency
 from semidp.promise.spaces.dataspace import Dataspace, Margin, regroup_table
 from semidp.promise.tradeoff.budget import Budget
-from semidp.publish.microdata import (
+from semidp.publish.level_bins import (
     Floats,
     Microdata,
     choose_bins,
@@ -76,15 +76,10 @@ def one_way_requests(
     return tuple(requests)
 
 
-def pairs_budget(asked: Microdata, first: Sequence[TablesRequest]) -> Budget:
+def pairs_budget(asked: Microdata, schema: Schema, invariants: Sequence[Margin]) -> Budget:
     """Return what the first phase leaves for the pairs."""
-    budget = asked.phases_budget
-    spent = [request.budget for request in first if request.budget is not None]
-    if budget.rho is not None:
-        return Budget.zcdp(budget.rho - sum(part.rho or Fraction(0) for part in spent))
-    assert budget.mu is not None, "phases share rho or mu"
-    squares = sum(((part.mu or Fraction(0)) ** 2 for part in spent), Fraction(0))
-    return Budget.gdp(budget.mu).share(1 - squares / budget.mu**2)
+    shares = _first_weights(asked, schema, exact_features(invariants))
+    return asked.phases_budget.share(1 - sum(shares.values(), Fraction(0)))
 
 
 def is_within_margin(pair: Iterable[str], invariants: Iterable[Margin]) -> bool:
@@ -160,7 +155,7 @@ class PairsToCome:
 
     Parameters
     ----------
-    plan, scope
+    plan, asked, scope
         What was asked for, and what is public without bins.
     budget
         What the pairs may spend.
@@ -169,6 +164,7 @@ class PairsToCome:
     """
 
     plan: Plan
+    asked: Microdata
     scope: Scope
     budget: Budget
     pairs: Mapping[frozenset[str], Confidential[Table]] = field(repr=False)
@@ -185,7 +181,7 @@ class PairsToCome:
         counts = {}
         for request, measured in zip(first, noisy, strict=True):
             counts[request.features[0]] = measured.projected
-        plan, scope = plan_pairs(self.plan, self.scope, self.budget, first, counts)
+        plan, scope = plan_pairs(self, first, counts)
         prepared = calibrate(plan, scope)
         moved = []
         schema, flat = scope.dataspace.schema, self.scope.dataspace.schema
@@ -233,49 +229,38 @@ def _order_levels(
 
 
 def plan_pairs(
-    plan: Plan, scope: Scope, budget: Budget, first: Sequence[Request], counts: Mapping[str, Floats]
+    later: PairsToCome, first: Sequence[Request], counts: Mapping[str, Floats]
 ) -> tuple[Plan, Scope]:
     """Return the plan with bins and pairs, and its scope: a function of public numbers.
 
     Parameters
     ----------
-    plan, scope
-        What was asked for, and what is public without bins.
-    budget, first
-        What pairs may spend, and the requests of the first phase.
-    counts
-        What the first phase measured of each of its features.
+    later
+        The second phase; nothing confidential of it is used.
+    first, counts
+        The requests of the first phase, and what was measured of each of its features.
     """
-    asked, dataspace = required(plan), scope.dataspace
+    asked, scope, budget = later.asked, later.scope, later.budget
+    dataspace, schema = scope.dataspace, scope.dataspace.schema
     known = {**exact_counts(dataspace, asked.columns), **counts}
     error = forecast_error(asked, dataspace, scope.adjacency, budget)
-    features = choose_bins(asked, dataspace.schema, known, dataspace.n, error)
-    schema = Schema(features, dataspace.schema.structural_zeros)
-    pairs = pair_requests(asked, name_bins(schema, asked.columns), plan.invariants, budget)
+    grouped = Schema(choose_bins(asked, schema, known, dataspace.n, error), schema.structural_zeros)
+    names = name_bins(grouped, asked.columns)
+    pairs = pair_requests(asked, names, later.plan.invariants, budget)
     # Numeric bins are levels like others from here on: that they are ordered is noted.
-    ordered = [
-        name for name in asked.columns if is_ordered(asked, find_feature(dataspace.schema, name))
-    ]
+    ordered = [name for name in asked.columns if is_ordered(asked, find_feature(schema, name))]
     whole = evolve(
-        plan,
+        later.plan,
         requests=(*first, *pairs),
-        features=schema.features,
+        features=grouped.features,
         nests=(),
         microdata=evolve(asked, ordered=ordered),
     )
-    grouped = dataspace.regroup(schema)
-    assert grouped is not None, "bins group the same levels"
-    again = public_scope(whole, grouped)
+    again = public_scope(whole, dataspace.with_bins(grouped))
     return whole, replace(again, disclosures=scope.disclosures, persons=scope.persons)
 
 
-def required(plan: Plan) -> Microdata:
-    """Return the microdata that a plan asks for."""
-    assert plan.microdata is not None, "whoever asks has seen that there are some"
-    return plan.microdata
-
-
-def prepare_phases(plan: Plan, scope: Scope, reader: Reader) -> Prepared:
+def prepare_phases(plan: Plan, asked: Microdata, scope: Scope, reader: Reader) -> Prepared:
     """Return the first phase of a plan for microdata, calibrated and read, with the guarantee of
     both phases.
     """
@@ -284,7 +269,7 @@ def prepare_phases(plan: Plan, scope: Scope, reader: Reader) -> Prepared:
             "the tables of microdata follow from its columns: leave other tables out, or release"
             " them by themselves"
         )
-    asked, dataspace = required(plan), scope.dataspace
+    dataspace = scope.dataspace
     first = one_way_requests(asked, dataspace.schema, plan.invariants)
     names = [
         pair
@@ -295,7 +280,9 @@ def prepare_phases(plan: Plan, scope: Scope, reader: Reader) -> Prepared:
         raise InputError("exact totals publish every pair already: there is nothing to measure")
     tables = zip(names, reader.tables(names), strict=True)
     pairs = {frozenset(pair): Confidential(table) for pair, table in tables}
-    later = PairsToCome(plan, scope, pairs_budget(asked, first), pairs)
+    later = PairsToCome(
+        plan, asked, scope, pairs_budget(asked, dataspace.schema, plan.invariants), pairs
+    )
     if not first:
         return later.prepare_pairs((), (), ())[0]
     prepared = calibrate(evolve(plan, requests=first), scope)

@@ -327,7 +327,7 @@ def prepare(plan: Plan, data: Any, *, memory: int | None = None) -> Prepared:
             # Imported when used: phases are prepared by the functions of this page.
             from semidp.publish.phases import prepare_phases
 
-            return prepare_phases(plan, scope, reader)
+            return prepare_phases(plan, plan.microdata, scope, reader)
         # Budgets and noise follow from public values alone: confidential values are asked for after
         # both are settled, so that they decide neither.
         plan, scope = calibrate_separately(solve_target_errors(plan, scope), scope)

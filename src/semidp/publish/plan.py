@@ -25,7 +25,7 @@ from semidp.promise.spaces.dataspace import Margin
 from semidp.promise.spaces.linked import Link, Quarters, members_text
 from semidp.promise.spaces.protection import MOST_RECORDS, Protect, Protection
 from semidp.promise.tradeoff.budget import Budget
-from semidp.publish.microdata import Microdata
+from semidp.publish.level_bins import Microdata
 from semidp.publish.sources.readings import EQUAL, KINDS, both_readings, check_readings
 from semidp.publish.statistics.protocol.requests import read_entries
 from semidp.publish.written_values import flag, only_keys, text, texts

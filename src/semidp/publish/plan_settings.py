@@ -23,8 +23,8 @@ from semidp.promise.spaces.dataspace import Margin
 from semidp.promise.tradeoff.budget import Budget
 from semidp.publish.budgets import divide_budget
 from semidp.publish.column_rules import read_rules
+from semidp.publish.level_bins import Microdata
 from semidp.publish.linked_survey import computed_features, linked_units, with_units
-from semidp.publish.microdata import Microdata
 from semidp.publish.missing_outcomes import with_missing
 from semidp.publish.pipeline import RunOptions
 from semidp.publish.plan import Plan, read_declarations

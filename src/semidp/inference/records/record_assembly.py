@@ -47,7 +47,7 @@ from semidp.promise.schema.margins import (
     meet,
 )
 from semidp.promise.spaces.dataspace import Dataspace
-from semidp.publish.microdata import name_bins
+from semidp.publish.level_bins import name_bins
 from semidp.publish.results.published_table import PublishedTable
 
 if TYPE_CHECKING:

@@ -562,6 +562,10 @@ class Dataspace(Datasets):
         named = {feature.name for total in self.totals for feature in total.schema.features}
         if ours != theirs or not same_zeros or not named <= set(ours):
             return None
+        return self.with_bins(schema)
+
+    def with_bins(self, schema: Schema) -> "Dataspace":
+        """Return the same totals under a schema that groups the same leaves otherwise."""
         values = {}
         for total in self.totals:
             names = [feature.name for feature in total.schema.features]
