@@ -14,12 +14,12 @@ from attrs import field, frozen
 from numpy.typing import NDArray
 
 from semidp.errors import InputError
-from semidp.promise.exact import only_keys, texts
-from semidp.promise.mechanisms.gaussian import mu_within
+from semidp.promise.mechanisms.additive import mu_within
 from semidp.promise.schema.features import Feature
 from semidp.promise.schema.schema import Schema
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.tradeoff.budget import Budget
+from semidp.publish.written_values import only_keys, texts
 
 Floats = NDArray[np.float64]
 

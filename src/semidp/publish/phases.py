@@ -19,8 +19,7 @@ from semidp.errors import InputError, Refused
 from semidp.promise.confidential import Confidential, reveal
 from semidp.promise.guarantee import Guarantee, Scope
 from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
-from semidp.promise.schema.counts import Table
-from semidp.promise.schema.schema import Schema
+from semidp.promise.schema.schema import Schema, Table
 from semidp.promise.sensitivity.table_spaces import sensitivity_space
 from semidp.promise.spaces.adjacency import Adjacency
 from semidp.promise.spaces.dataspace import Dataspace, Margin, regroup_table
