@@ -164,10 +164,9 @@ def estimate_one_way(numbers: "PublishedNumbers", targets: Sequence[TargetTable]
         error = float(np.sqrt(np.mean(alone[0].errors ** 2))) if alone else 0.0
         for above in range(1, depth if error else 0):
             coarse = _mean_margin(grid, targets, axis, above)
-            if coarse is not None and fine is not None:
+            if coarse.size:
                 groups = _find_ancestors(grid.chains[axis], depth, above)
                 fine = combine_depths(fine, error, groups, coarse)
-        assert fine is not None, "the depth in use is that of a table"
         counts[axis] = project_counts(fine, total)
     return counts
 
@@ -177,10 +176,8 @@ def _find_ancestors(chain: Chain, fine: int, coarse: int) -> Numbers:
     return np.repeat(np.arange(chain.size(coarse)), chain.children(coarse, fine))
 
 
-def _mean_margin(
-    grid: Grid, targets: Sequence[TargetTable], axis: int, depth: int
-) -> Floats | None:
-    """What tables that know a feature at one depth say of its nodes, on average; None without
+def _mean_margin(grid: Grid, targets: Sequence[TargetTable], axis: int, depth: int) -> Floats:
+    """What tables that know a feature at one depth say of its nodes, on average; nothing without
     such a table.
     """
     view = grid.build_feature_view(axis, depth)
@@ -189,7 +186,7 @@ def _mean_margin(
         for table in targets
         if table.view[axis] == depth
     ]
-    return np.asarray(np.mean(sums, axis=0)) if sums else None
+    return np.asarray(np.mean(sums, axis=0)) if sums else np.zeros(0)
 
 
 # --- from bins to levels --------------------------------------------------------------------------

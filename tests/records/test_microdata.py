@@ -1,0 +1,176 @@
+"""Microdata: one release in two phases, whose bins follow from what was published."""
+
+import json
+import subprocess
+import sys
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import semidp as sd
+from semidp import Budget, Feature, InputError, Plan, RunOptions
+from semidp.promise.noise.randomness import SeededRandomness
+from semidp.publish.column_rules import read_rules
+from semidp.publish.level_bins import Microdata, count_bins, group_neighbors, pool_rare_levels
+
+
+def people(records=2000, seed=1):
+    source = np.random.default_rng(seed)
+    age = source.integers(0, 40, records)
+    job = np.where(age < 12, "none", source.choice(["farm", "mine", "shop", "sea"], records))
+    sex = source.choice(["f", "m"], records)
+    return {"age": age.astype(str), "job": job, "sex": sex}
+
+
+FEATURES = [
+    Feature("age", [str(age) for age in range(40)]),
+    Feature("job", ["none", "farm", "mine", "shop", "sea"]),
+    Feature("sex", ["f", "m"]),
+]
+
+
+def plan_with(exact=(), budget=None, adjacency="worst-case", **more):
+    asked = Microdata(["age", "job", "sex"], budget or Budget.zcdp("0.1"), ordered=["age"])
+    return Plan([], exact, FEATURES, adjacency=adjacency, microdata=asked, **more)
+
+
+@pytest.mark.parametrize(
+    ("exact", "adjacency", "budget"),
+    [
+        ((), "worst-case", Budget.zcdp("0.1")),
+        (["sex"], "exchange", Budget.gdp(1)),
+        (["sex", "job"], "worst-case", Budget.approximate(1, "1e-6")),
+        (["age", "job", "sex"], "exchange", Budget.zcdp("0.1")),
+    ],
+)
+def test_a_release_is_charged_once_and_holds_what_it_states(tmp_path, exact, adjacency, budget):
+    ledger = sd.Ledger.create(tmp_path / "ledger.json", Budget.zcdp(10))
+    options = RunOptions(ledger=ledger, out=tmp_path / "release")
+    done = sd.run(plan_with(exact, budget, adjacency), people(), options)
+    (charge,) = ledger.own_account().charges
+    assert charge.is_for(done.guarantee)
+    stated = done.guarantee.tradeoff
+    if budget.rho is not None:
+        assert stated.rho == budget.rho
+    else:
+        # Both phases are Gaussian: their squares add up to no more than the budget holds.
+        epsilon = budget.epsilon or 1
+        assert stated.delta(epsilon) <= float(budget.tradeoff().delta(epsilon))
+    loaded = sd.Release.load(tmp_path / "release")
+    assert loaded.plan == done.plan
+    records = loaded.records(randomness=SeededRandomness(1), seconds=2)
+    assert set(records.columns) == {"age", "job", "sex"}
+    made, truth = records.to_dict(), people()
+    for name in exact:
+        assert sorted(made[name]) == sorted(truth[name])
+
+
+def test_the_independent_checker_confirms_it(tmp_path):
+    sd.run(plan_with(["sex"]), people(), RunOptions(out=tmp_path / "release"))
+    program = Path(sd.__file__).parent / "checker" / "semidp_check.py"
+    found = subprocess.run(
+        [sys.executable, program, tmp_path / "release"], capture_output=True, text=True, check=False
+    )
+    assert found.returncode == 0
+    assert found.stdout.startswith("confirmed")
+
+
+def test_the_twin_of_a_charge_is_another_charge(tmp_path):
+    """A charge for other totals, or another budget, is not taken for that of a release."""
+    ledger = sd.Ledger.create(tmp_path / "ledger.json", Budget.zcdp(10))
+    sd.run(plan_with(["sex"]), people(), RunOptions(ledger=ledger, out=tmp_path / "one"))
+    (charge,) = ledger.own_account().charges
+    other = sd.run(plan_with(["sex"]), people(seed=2))
+    twice = sd.run(plan_with(["sex"], Budget.zcdp("0.2")), people())
+    assert not charge.is_for(other.guarantee)
+    assert not charge.is_for(twice.guarantee)
+
+
+def test_bins_follow_from_what_was_published():
+    """Two datasets with the same noisy counts get the same bins: only those are looked at."""
+    done = sd.run(plan_with(), people(), SeededRandomness(1))
+    again = sd.run(plan_with(), people(), SeededRandomness(1))
+    assert done.plan == again.plan
+    assert done.plan.features != sd.run(plan_with(), people(), SeededRandomness(2)).plan.features
+
+
+def test_bins_of_neighbors_and_of_rare_levels():
+    counts = np.array([50.0, 1, 2, 1, 40, 3, 3])
+    assert group_neighbors(counts, 3) == sorted(group_neighbors(counts, 3))
+    placed = pool_rare_levels(counts, 3, 10.0)
+    assert placed[0] != placed[4]
+    assert len({placed[at] for at in (1, 2, 3, 5, 6)}) == 1
+    order = np.random.default_rng(1).permutation(7)
+    moved = pool_rare_levels(counts[order], 3, 10.0)
+    assert len(set(moved)) == len(set(placed))
+    assert count_bins(1000, 1.0) > count_bins(1000, 10.0)
+
+
+def test_rules_become_structural_zeros():
+    start, end = (Feature(name, ["1", "2", "3"]) for name in ("start", "end"))
+    zeros = read_rules(["start <= end"], [start, end])
+    forbidden = {(z["start"][0], e) for z in (zero.to_json() for zero in zeros) for e in z["end"]}
+    assert forbidden == {("2", "1"), ("3", "1"), ("3", "2")}
+    retired = Feature("retired", ["no", "yes"])
+    age = Feature("age", bins=[0, 45, 55, 120])
+    (zero,) = read_rules(["retired implies age >= 50"], [retired, age])
+    # Somebody of 45 to 55 may be 50 or older.
+    assert zero.to_json() == {"age": [age.levels[0]], "retired": ["yes"]}
+    for wrong in ("age", "town = 1 implies age >= 50", "age >= 0 implies age <= 3", "retired ~ 1"):
+        with pytest.raises(InputError):
+            read_rules([wrong], [retired, age])
+
+
+def test_records_keep_rules_and_data_that_break_one_are_refused():
+    data = people()
+    levels = {feature.name: feature.levels for feature in FEATURES}
+    settings = {"levels": levels, "exact": ["sex"], "rho": 1, "ordered": ["age"]}
+    done = sd.microdata(data, rules=["age < 12 implies job = none"], **settings)
+    made = done.records(seconds=3).to_dict()
+    pairs = zip(made["age"], made["job"], strict=True)
+    assert all(job == "none" for age, job in pairs if int(age) < 12)
+    with pytest.raises(sd.SemidpError, match="impossible"):
+        sd.microdata(data, rules=["age < 20 implies job = none"], **settings)
+
+
+def test_what_is_not_built_is_refused():
+    with pytest.raises(InputError, match="no pure epsilon"):
+        sd.microdata(people(), levels_from_data=True, epsilon=1)
+    with pytest.raises(InputError, match="no setting"):
+        sd.microdata(people(), levels_from_data=True, rho=1, levles={})
+    with pytest.raises(InputError, match="two columns"):
+        sd.microdata(people(), ["age"], levels_from_data=True, rho=1)
+    with pytest.raises(InputError, match="leave linked units"):
+        sd.microdata(people(), rho=1, units="homes.csv", link="home", most_members=4)
+
+
+def test_several_records_of_a_person_are_protected_together():
+    data = people(500) | {"who": [f"p{number // 2}" for number in range(500)]}
+    levels = {feature.name: feature.levels for feature in FEATURES}
+    one = sd.microdata(data, ["age", "job", "sex"], levels=levels, rho=1)
+    both = sd.microdata(data, ["age", "job", "sex"], levels=levels, rho=1, id="who", most=2)
+    assert both.scope.adjacency.a == 2 * one.scope.adjacency.a
+
+
+def test_shares_of_the_phases_add_up():
+    done = sd.run(plan_with(["sex"]), people(), SeededRandomness(1))
+    spent = sum((request.budget.rho for request in done.plan.requests), Fraction(0))
+    assert spent == Fraction(1, 10)
+
+
+def test_the_command_writes_records_and_release(tmp_path):
+    lines = ["age,job,sex"]
+    data = people(300)
+    lines += [",".join(row) for row in zip(*data.values(), strict=True)]
+    (tmp_path / "people.csv").write_text("\n".join(lines) + "\n")
+    out = tmp_path / "made.csv"
+    words = ["microdata", str(tmp_path / "people.csv"), "--exact", "sex", "--levels-from-data"]
+    words += ["--rho", "1", "--ordered", "age", "--out", str(out), "--seconds", "2", "--quiet"]
+    ended = subprocess.run([sys.executable, "-m", "semidp", *words], check=False)
+    assert ended.returncode == 0
+    assert len(out.read_text().splitlines()) == 301
+    about = json.loads((tmp_path / "made.about.json").read_text())
+    assert about["records"] == 300
+    assert (tmp_path / "made_release" / "release.json").exists()
