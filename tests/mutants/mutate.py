@@ -180,6 +180,7 @@ def replace_code(mutant: Mutant) -> None:
         codes[code.co_qualname, code.co_firstlineno] = code
         pending += [each for each in code.co_consts if isinstance(each, CodeType)]
     replaced = 0
+    gc.unfreeze()  # the tests may have frozen what is loaded, which is not listed then
     for each in gc.get_objects():
         if isinstance(each, FunctionType):
             old = each.__code__
