@@ -405,7 +405,12 @@ def test_a_kill_in_the_middle(
     charges = here("ledger", "ledger.json", "--format", "json").json["charges"]
     assert len(charges) == (0 if moment == "before any noise" else 1)
     settle(tmp_path)
+    # What was charged is finished, never begun anew.
+    if charges:
+        assert "semidp resume release" in one_sentence(here(*words))
+        words = ("resume", "release")
     assert here(*words).code == 0
+    assert len(here("ledger", "ledger.json", "--format", "json").json["charges"]) == 1
     Release.load(tmp_path / "release")
     left = {path.name for path in tmp_path.iterdir()}
     assert left == {"people.csv", "release", "ledger.json", ".ledger.json.lock"}
