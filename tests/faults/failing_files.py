@@ -1,4 +1,4 @@
-"""Let the n-th access to the files of a folder fail, once or from then on, as sqlite's tests do.
+"""Let any access to the files of a folder fail, once or from then on, as sqlite's tests do.
 
 Every function of `os` that semidp reaches files by, every open file and every lock counts its
 accesses. DuckDB's own reads are not among them; the files that it writes are one access each.
@@ -27,24 +27,30 @@ _readlink = os.readlink
 
 
 class Accesses:
-    """Count of the accesses to a folder. The one at `point` fails, and those after it if
-    `lasting`.
+    """Count of the accesses to a folder. At each of them `fail_at` says which error it ends with,
+    if any; accesses after it fail too if the error is lasting.
     """
 
-    def __init__(self, folder: Path, point: int = 0, code: int = 0, lasting: bool = False) -> None:
-        self.folder, self.point = str(folder), point
-        self.code, self.lasting = code, lasting
+    def __init__(self, folder: Path) -> None:
+        self.folder = str(folder)
         self.seen = 0
-        self.failed: list[str] = []
+        self.error: tuple[int, bool] | None = None
+
+    def fail_at(self, what: str) -> tuple[int, bool] | None:
+        """The error that an access ends with, and whether it lasts; None if it succeeds."""
+        return None
 
     def meet(self, what: str, *paths: Any) -> None:
         """Count an access to some paths, or fail it."""
         if not any(map(self.is_inside, paths)):
             return
         self.seen += 1
-        if self.point and (self.seen == self.point or (self.lasting and self.seen > self.point)):
-            self.failed.append(what)
-            raise OSError(self.code, os.strerror(self.code))
+        if self.error is None:
+            self.error = self.fail_at(what)
+        elif not self.error[1]:
+            return
+        if self.error is not None:
+            raise OSError(self.error[0], os.strerror(self.error[0]))
 
     def is_inside(self, path: Any) -> bool:
         if isinstance(path, int):

@@ -12,6 +12,7 @@ from semidp.cli._output import echo, in_place, print_json, progress_bar
 from semidp.cli.release import ask_password, carry_out, print_release
 from semidp.errors import InputError
 from semidp.promise.accounting.ledger import Ledger
+from semidp.promise.files import may_exist
 from semidp.publish.folders import Unfinished, discard_unfinished, is_unfinished
 from semidp.publish.plan import Plan
 from semidp.publish.plan_settings import build_run_options, open_data
@@ -103,16 +104,21 @@ def discard(
 
     What was charged stays charged: noise may have been drawn and seen.
     """
-    place = str(out.absolute())
     noted: Any = {}
+    numbers: list[int] = []
+
+    def write_off(note: Any) -> None:
+        # Before anything is removed: what could not be written off can be discarded again.
+        said = note.get("command") or {}
+        path = ledger or (Path(said["ledger"]) if said.get("ledger") else None)
+        if path is not None and may_exist(path):
+            numbers.extend(Ledger(path).write_off(str(out.absolute()), note.get("run")))
+
     if is_unfinished(out) or ledger is None:
-        noted = discard_unfinished(out)
-    said = noted.get("command") or {}
-    path = ledger or (Path(said["ledger"]) if said.get("ledger") else None)
-    numbers = []
-    if path is not None and path.exists():
-        numbers = Ledger(path).write_off(place=place, run=noted.get("run"))
-    if ledger is not None and not noted and not numbers:
+        noted = discard_unfinished(out, write_off)
+    else:
+        write_off({})
+    if not noted and not numbers:
         raise InputError(f"{ledger} has no charge for {out} that no release has claimed")
     charged = bool(numbers) or noted.get("ledger") is not None
     if printing.json:

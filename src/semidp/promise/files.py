@@ -87,9 +87,16 @@ def replace_file(
 def unfinished_folders(path: Path) -> list[Path]:
     """Return the folders of unfinished runs for `path`: one, and those of runs killed before they
     noted theirs.
+
+    A folder that cannot be listed is an error: whoever took it for an empty one would forget runs
+    that were paid for.
     """
     pattern = re.compile(re.escape(f"{unfinished_stem(path)}-") + "[0-9a-f]{16}")
-    named = [entry for entry in list_entries(path.parent) if pattern.fullmatch(entry.name)]
+    try:
+        entries = sorted(path.parent.iterdir())
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    named = [entry for entry in entries if pattern.fullmatch(entry.name)]
     return [entry for entry in named if entry.is_dir() and not entry.is_symlink()]
 
 

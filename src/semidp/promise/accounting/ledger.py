@@ -286,8 +286,9 @@ class Ledger:
             for name, recorded in document.get("runs", {}).items():
                 is_meant = name == run or (place is not None and recorded.get("place") == place)
                 number = _find_charge_number(document, name)
-                is_open = recorded["measured"] is None and "written_off" not in recorded
-                if is_meant and is_open and number is not None:
+                # One that was measured is a release, unless it is named: it never got in place.
+                is_open = recorded["measured"] is None or name == run
+                if is_meant and is_open and "written_off" not in recorded and number is not None:
                     recorded["written_off"] = True
                     numbers.append(number)
             if numbers:
@@ -547,6 +548,8 @@ def _find_charge_number(document: Mapping[str, Any], run_name: str) -> int | Non
 def _take_over(document: dict[str, Any], session: Session) -> None:
     """Make a session the latest of its run; refuse a copy of the run that was left behind."""
     recorded = document.get("runs", {}).get(session.run)
+    if recorded is not None and "written_off" in recorded:
+        raise InputError("this run was written off: discard what is left of it")
     if (
         recorded is None
         or recorded["session"] not in session.earlier
