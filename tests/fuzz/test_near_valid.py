@@ -2,10 +2,12 @@
 the first refusal.
 
 A fault is small: a neighboring number, another name that occurs, a repeated or missing entry. After
-a fault in a release folder its digests are right again, so that what is behind them is reached. No
-input may end with exit code 70, without end, or with more memory than `MEMORY` on top.
+a fault in a release folder its digests are right again, so that what is behind them is reached. An
+input that makes one function call another for the first time is kept, and gets a further fault
+later. No input may end with exit code 70, without end, or with more memory than `MEMORY` on top.
 """
 
+import contextlib
 import copy
 import functools
 import hashlib
@@ -15,10 +17,14 @@ import random
 import re
 import resource
 import shutil
+import sys
+import time
 import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from types import CodeType, FrameType
 from typing import Any
 
 import pytest
@@ -31,6 +37,7 @@ pytestmark = pytest.mark.pictures
 
 INPUTS = int(100 * TIMES)
 MEMORY = 10**9
+MOST_FAULTS = 2
 NUMBER = re.compile(rb"\d+")
 
 
@@ -79,23 +86,65 @@ def _nearby(value: Any, texts: list[str], draw: random.Random) -> Any:
     return draw.choice([[value], {"value": value}, None])
 
 
-def try_all(kind: str, attempt: Callable[[random.Random], bool]) -> None:
+@dataclass(frozen=True)
+class Input:
+    """Documents by name, some of them with faults: the files of a release, a plan, a workbook."""
+
+    source: str
+    files: dict[str, Any]
+    faults: int = 0
+
+
+class Calls:
+    """Calls from one function of semidp to another, as far as they were seen."""
+
+    def __init__(self) -> None:
+        self.seen: set[tuple[CodeType, CodeType]] = set()
+
+    @contextlib.contextmanager
+    def watch(self) -> Iterator[None]:
+        def follow(frame: FrameType, event: str, argument: Any) -> None:
+            if frame.f_back is not None and "semidp" in frame.f_code.co_filename:
+                self.seen.add((frame.f_back.f_code, frame.f_code))
+
+        before = sys.gettrace()
+        sys.settrace(follow)
+        try:
+            yield
+        finally:
+            sys.settrace(before)
+
+
+def try_all(
+    kind: str,
+    valid: list[Input],
+    add: Callable[[Input, random.Random], Input],
+    attempt: Callable[[Input], bool],
+) -> None:
     """Try every input of a kind; a fifth and more must get past the first check."""
     passed: Counter[bool] = Counter()
+    kept, calls = list(valid), Calls()
+    for whole in valid:
+        with calls.watch():
+            assert attempt(whole), "what gets faults was right"
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    began = time.process_time()
     for draw in seeds(kind):
-        passed[attempt(draw)] += 1
+        faulty = add(draw.choice(kept), draw)
+        known = len(calls.seen)
+        with calls.watch():
+            passed[attempt(faulty)] += 1
+        if len(calls.seen) > known and faulty.faults < MOST_FAULTS:
+            kept.append(faulty)
     grown = 1024 * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
     assert grown < MEMORY
-    print(json.dumps({"kind": kind, "inputs": passed.total(), "past the first": passed[True]}))
+    counts = {"inputs": passed.total(), "past the first": passed[True], "kept": len(kept)}
+    seconds = round(time.process_time() - began)
+    print(json.dumps({"kind": kind, **counts, "calls": len(calls.seen), "seconds": seconds}))
     assert passed[True] > passed.total() / 5
 
 
 def test_plans_with_a_fault_or_two(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    plans = []
-    for name in RELEASES:
-        if name != "parts":
-            plans.append(json.loads((place / name / "release.json").read_text())["plan"])
     reached = []
     survey = pipeline.survey
 
@@ -104,52 +153,68 @@ def test_plans_with_a_fault_or_two(place: Path, monkeypatch: pytest.MonkeyPatch)
         return survey(*arguments, **options)
 
     monkeypatch.setattr(pipeline, "survey", surveyed)
+    plans = []
+    for name in RELEASES:
+        if name != "parts":
+            plan = json.loads((place / name / "release.json").read_text())["plan"]
+            plans.append(Input(name, {"plan": plan}))
 
-    def attempt(draw: random.Random) -> bool:
-        plan = copy.deepcopy(draw.choice(plans))
-        for _ in range(draw.choice([1, 1, 2])):
-            add_fault(plan, draw)
-        (place / "near.json").write_text(json.dumps(plan))
+    def add(whole: Input, draw: random.Random) -> Input:
+        plan = copy.deepcopy(whole.files["plan"])
+        add_fault(plan, draw)
+        return Input(whole.source, {"plan": plan}, whole.faults + 1)
+
+    def attempt(faulty: Input) -> bool:
+        (place / "near.json").write_text(json.dumps(faulty.files["plan"]))
         reached.clear()
         code = check(["release", "people.csv", "--plan", "near.json", "--dry-run"])
         return bool(reached) or code == 0
 
-    try_all("plans", attempt)
+    try_all("plans", plans, add, attempt)
 
 
 def test_release_folders_with_a_fault_or_two(place: Path) -> None:
-    def attempt(draw: random.Random) -> bool:
+    releases = []
+    for name in sorted(RELEASES):
+        files: dict[str, Any] = {}
+        for path in (place / name).rglob("*"):
+            if path.is_file():
+                files[str(path.relative_to(place / name))] = path.read_bytes()
+        files["release.json"] = json.loads(files["release.json"])
+        releases.append(Input(name, files))
+
+    def add(whole: Input, draw: random.Random) -> Input:
+        files = copy.deepcopy(whole.files)
+        document = files["release.json"]
+        tables = sorted(name for name in document["files"] if name.endswith(".csv"))
+        if tables and draw.random() < 0.5:
+            name = draw.choice(tables)
+            files[name] = _change_number(files[name], draw)
+            document["files"][name] = hashlib.sha256(files[name]).hexdigest()
+        else:
+            fixed = {name: document.pop(name) for name in ("files", "versions")}
+            add_fault(document, draw)
+            document |= fixed
+        return Input(whole.source, files, whole.faults + 1)
+
+    def attempt(faulty: Input) -> bool:
         folder = place / "near"
         shutil.rmtree(folder, ignore_errors=True)
-        shutil.copytree(place / draw.choice(sorted(RELEASES)), folder)
-        document = json.loads((folder / "release.json").read_text())
-        stated = document.pop("files")
-        versions = document.pop("versions")
-        for _ in range(draw.choice([1, 1, 2])):
-            tables = sorted(name for name in stated if name.endswith(".csv"))
-            if tables and draw.random() < 0.5:
-                _change_number(folder / draw.choice(tables), draw)
-            else:
-                add_fault(document, draw)
-        document |= {"versions": versions, "files": _digests(folder, stated)}
-        (folder / "release.json").write_text(json.dumps(document))
+        for name, content in faulty.files.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            text = content if isinstance(content, bytes) else json.dumps(content).encode()
+            (folder / name).write_bytes(text)
         return check(["show", "near"]) in (0, 1)
 
-    try_all("release folders", attempt)
+    try_all("release folders", releases, add, attempt)
 
 
-def _change_number(file: Path, draw: random.Random) -> None:
-    content = file.read_bytes()
-    found = draw.choice([*NUMBER.finditer(content)])
+def _change_number(content: bytes, draw: random.Random) -> bytes:
+    found = draw.choice([*NUMBER.finditer(content), None])
+    if found is None:
+        return content
     put = draw.choice([b"0", b"7", b"", b"99999999999999999999", b"1.5", b"-1", b"x", b"1e9"])
-    file.write_bytes(content[: found.start()] + put + content[found.end() :])
-
-
-def _digests(folder: Path, names: dict[str, str]) -> dict[str, str]:
-    found = {}
-    for name in names:
-        found[name] = hashlib.sha256((folder / name).read_bytes()).hexdigest()
-    return found
+    return content[: found.start()] + put + content[found.end() :]
 
 
 def test_workbooks_with_a_fault_or_two(place: Path) -> None:
@@ -162,17 +227,19 @@ def test_workbooks_with_a_fault_or_two(place: Path) -> None:
         parts = {name: whole.read(name) for name in whole.namelist()}
     words = ["--table", "sex,region", "--exact", "sex", "--levels-from-data", "--rho", "1"]
 
-    def attempt(draw: random.Random) -> bool:
-        damaged = dict(parts)
-        for _ in range(draw.choice([1, 1, 2])):
-            # most faults in what holds the cells
-            name = draw.choice([*damaged, *([n for n in damaged if "sheet1" in n] * 6)])
-            content, at = damaged[name], draw.randrange(len(damaged[name]))
-            put = draw.choice([b"", b"0", b"<", b"&", b"9", b"\xff", b"A1", b"<c/>"])
-            damaged[name] = content[:at] + put + content[at + draw.randrange(3) :]
+    def add(whole: Input, draw: random.Random) -> Input:
+        damaged = dict(whole.files)
+        # most faults in what holds the cells
+        name = draw.choice([*damaged, *([n for n in damaged if "sheet1" in n] * 6)])
+        content, at = damaged[name], draw.randrange(1 + len(damaged[name]))
+        put = draw.choice([b"", b"0", b"<", b"&", b"9", b"\xff", b"A1", b"<c/>"])
+        damaged[name] = content[:at] + put + content[at + draw.randrange(3) :]
+        return Input(whole.source, damaged, whole.faults + 1)
+
+    def attempt(faulty: Input) -> bool:
         with zipfile.ZipFile(place / "near.xlsx", "w", zipfile.ZIP_DEFLATED) as file:
-            for name, content in damaged.items():
+            for name, content in faulty.files.items():
                 file.writestr(name, content)
         return check(["release", "near.xlsx", *words, "--dry-run"]) == 0
 
-    try_all("workbooks", attempt)
+    try_all("workbooks", [Input("people.xlsx", parts)], add, attempt)
