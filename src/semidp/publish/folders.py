@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from semidp.errors import InputError, Occupied, SemidpError
-from semidp.promise.documents import is_plain_file, read_document
+from semidp.promise.documents import from_json, is_plain_file, read_document
 from semidp.promise.files import (
     PATIENCE,
     UNFINISHED,
@@ -281,10 +281,11 @@ class Unfinished:
         """Return what a run for `path` has left to go on with; None where its folder is in place
         already.
         """
-        notes, folders = notes_path(path), unfinished_folders(path)
-        run_name = read_document(notes).get(_RUN)
+        notes = notes_path(path)
+        with plain_errors(path):
+            folders, run_name = unfinished_folders(path), _read_note(notes).get(_RUN)
         if not isinstance(run_name, str):
-            if folders and os.path.lexists(notes):  # it is never half written
+            if folders and may_exist(notes):  # it is never half written
                 raise InputError(
                     f"{notes}, which says how far {path} came, is damaged: discard what is"
                     " unfinished"
@@ -441,12 +442,19 @@ def lasting_folder(
 def is_unfinished(path: str | Path) -> bool:
     """Whether a run has left something for `path` that can be gone on with or discarded."""
     path = Path(path)
-    return os.path.lexists(notes_path(path)) and bool(unfinished_folders(path))
+    try:
+        return may_exist(notes_path(path)) and bool(unfinished_folders(path))
+    except OSError:  # which is no proof that nothing is there
+        return True
 
 
-def discard_unfinished(path: str | Path) -> Mapping[str, Any]:
+def discard_unfinished(
+    path: str | Path, before: Callable[[Mapping[str, Any]], None] = lambda noted: None
+) -> Mapping[str, Any]:
     """Remove what an unfinished run for `path` has left, and return what it had noted; refuse where
     there is nothing.
+
+    `before` is given the note, and may refuse while everything is still there.
 
     >>> discard_unfinished("nowhere/release")
     Traceback (most recent call last):
@@ -456,9 +464,21 @@ def discard_unfinished(path: str | Path) -> Mapping[str, Any]:
     if not is_unfinished(path):
         raise InputError(f"there is no unfinished {path} to discard")
     with plain_errors(path), claim_destination(path, timeout=PATIENCE):
-        noted = read_document(notes_path(path))
+        noted = _read_note(notes_path(path))
+        before(noted)
         _remove_unfinished(path)
     return noted
+
+
+def _read_note(notes: Path) -> dict[str, Any]:
+    """Return a note, empty if there is none or it is damaged; an `OSError` if it cannot be read."""
+    if not may_exist(notes):
+        return {}
+    try:
+        noted = from_json(notes.read_bytes())
+    except ValueError:
+        return {}
+    return noted if isinstance(noted, dict) else {}
 
 
 def _remove_unfinished(path: Path) -> None:
