@@ -29,7 +29,9 @@ BOTH = (
     "--count",
     "count",
 )
-FILES = {"csv-metadata.json", "table.csv", "measurements.csv", "release.json", "report.html"}
+FILES = {
+    *("csv-metadata.json", "table.csv", "measurements.csv", "release.json", "report.html"),
+}
 
 
 def good(done: Done) -> Done:
@@ -40,7 +42,8 @@ def good(done: Done) -> Done:
 def test_release_writes_a_folder_and_says_where(here: Semidp, tmp_path: Path) -> None:
     done = good(here("release", OCCUPATIONS.path, *BOTH, "--rho", "1/2", "--out", "out/release"))
     folder = tmp_path / "out" / "release"
-    assert {path.name for path in folder.iterdir()} == FILES
+    exact = {"exact-origin.csv", "exact-destination.csv"}
+    assert {path.name for path in folder.iterdir()} == FILES | exact
     assert_same_margins(OCCUPATIONS, folder, OCCUPATIONS.features, [["origin"], ["destination"]])
     assert done.err == ""
     for expected in (
@@ -181,7 +184,7 @@ def test_show_says_it_again(here: Semidp, tmp_path: Path) -> None:
 def test_demo_is_a_full_release(here: Semidp, tmp_path: Path) -> None:
     done = good(here("demo"))
     folder = tmp_path / "build" / "demo"
-    assert {path.name for path in folder.iterdir()} == FILES
+    assert {path.name for path in folder.iterdir()} == FILES | {"exact-county-district.csv"}
     assert Release.load(folder).private
     command = done.out.splitlines()[0]
     assert command.startswith("semidp release build/california_schools.csv --nest county,district")

@@ -89,6 +89,8 @@ def test_the_list_is_what_sha256sum_reads(signed: Path) -> None:
     lines = (signed / "SHA256SUMS").read_text().splitlines()
     assert [line[66:] for line in lines] == [
         "csv-metadata.json",
+        "exact-region.csv",
+        "exact-sex.csv",
         "measurements.csv",
         "release.json",
         "report.html",

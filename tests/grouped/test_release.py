@@ -110,6 +110,7 @@ def test_a_release_reads_back_as_it_was_written(release, tmp_path):
             "mean-score.csv",
         ),
         *("proportion-passed-by-school.csv", "proportion-passed-by-sex.csv"),
+        *("exact-school.csv", "exact-sex.csv"),
     }
     (tmp_path / "mean-score.csv").write_text("school,count,mean,standard_error,noisy_steps\n")
     with pytest.raises(InputError, match="was changed after"):

@@ -11,6 +11,7 @@ import semidp
 from semidp.errors import BudgetExceeded, DataError, InputError, Refused
 from semidp.promise.accounting.ledger import Ledger
 from semidp.promise.confidential import reveal
+from semidp.promise.documents import digest
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.linked import LinkedDataspace
@@ -340,3 +341,26 @@ def test_a_second_linked_charge_keeps_whom_the_ledger_is_about(tmp_path, adjacen
         assert len(account.charges) == count
         assert account.adjacency == release.guarantee.adjacency
         assert account.semi_first().implied_rho() == count
+
+
+def test_a_workbook_and_the_files_of_exact_totals(tmp_path):
+    folder = tmp_path / "out"
+    plan = plan_of(TABLES, exact=("units:zone", "sex"), protect="unit")
+    released(plan).save(folder, form="xlsx")
+    again = semidp.Release.load(folder)
+    document = json.loads((folder / "release.json").read_text())
+    assert recheck(again, document, folder).disagreements == ()
+    persons, homes = homes_and_persons()
+    sexes = (folder / "exact-sex.csv").read_text().splitlines()
+    assert sexes == ["sex,count", *(f"{sex},{(persons['sex'] == sex).sum()}" for sex in "fm")]
+    zones = (folder / "exact-units-state-zone.csv").read_text().splitlines()
+    assert zones[0] == "state,zone,count"
+    assert sum(int(line.rpartition(",")[2]) for line in zones[1:]) == len(homes["home"])
+    # another number in such a file is found
+    (folder / "exact-sex.csv").write_text("sex,count\nf,1\nm,2\n")
+    with pytest.raises(InputError, match="was changed after"):
+        semidp.Release.load(folder)
+    # even where the list of files is changed to match
+    document["files"]["exact-sex.csv"] = digest(folder / "exact-sex.csv")
+    found = recheck(again, document, folder).disagreements
+    assert any("exact-sex.csv" in sentence for sentence in found)

@@ -346,6 +346,7 @@ def test_tables_given_twice_share_the_budget_and_none_is_dropped(command, file, 
     assert {path.name for path in out.iterdir()} == {
         *("csv-metadata.json", "sex-age.csv", "age-region.csv", "product-measurements.csv"),
         *("release.json", "report.html"),
+        *("exact-sex.csv", "exact-region.csv"),
     }
     assert json.loads((out / "release.json").read_text())["budget"] == {"kind": "gdp", "mu": 1}
     shown = command("show", out)

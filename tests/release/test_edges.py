@@ -196,6 +196,7 @@ def test_several_tables_share_one_guarantee(saved: Save) -> None:
             "csv-metadata.json",
             "fixed.csv",
             "fixed-measurements.csv",
+            *(f"exact-{feature}.csv" for feature in example.features),
             "release.json",
             "report.html",
         ),

@@ -13,6 +13,7 @@ from semidp import Budget, Margin, Plan, Refused, Release, run
 from semidp.promise.mechanisms.residual_noise import ResidualMechanism
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.publish import TableRequest
+from semidp.publish.exact_totals import exact_totals
 from semidp.publish.selection import NAMES as MECHANISMS
 from tests.release.conftest import (
     Example,
@@ -84,9 +85,12 @@ def test_totals_are_exact_and_files_are_sound(
     example, invariants = Example.named(name), INVARIANTS[name][kind]
     release = run(plan_for(example, invariants, budget=BUDGETS[budget]), example.path)
     folder = saved(release)
-    assert sorted(path.name for path in folder.iterdir()) == [
-        *("csv-metadata.json", "measurements.csv", "release.json", "report.html", "table.csv")
-    ]
+    exact = [f"{total.stem}.csv" for total in exact_totals(release.scope.dataspace)]
+    assert len(exact) == len(release.scope.dataspace.margins)
+    assert {path.name for path in folder.iterdir()} == {
+        *("csv-metadata.json", "measurements.csv", "release.json", "report.html", "table.csv"),
+        *exact,
+    }
     assert_same_margins(example, folder, example.features, invariants)
 
     header, cells = read_table(folder)

@@ -69,7 +69,9 @@ def test_labels_stay_text_and_numbers_are_those_of_the_file(tmp_path: Path) -> N
     assert [cell.value for cell in page[1]] == columns.header
     checked = 0
     for row, stored in zip(
-        zip(*columns.lists(), strict=True), page.iter_rows(min_row=2), strict=True
+        zip(*columns.lists(), strict=True),
+        page.iter_rows(min_row=2, max_row=columns.rows + 1),
+        strict=True,
     ):
         for value, cell in zip(row, stored, strict=True):
             if isinstance(value, str):
@@ -83,8 +85,29 @@ def test_labels_stay_text_and_numbers_are_those_of_the_file(tmp_path: Path) -> N
     exact = [book["exact sex"]["B2"], book["mean-pay"]["B2"]]
     assert [(cell.font.bold, cell.font.color.rgb) for cell in exact] == [(True, "00005A8C")] * 2
     assert not page["C2"].font.bold
+    # Below the cells are the totals of each level and of all cells; those of sex are exact.
+    totals = list(page.iter_rows(min_row=columns.rows + 2))
+    counts = {tuple(cell.value for cell in row[:2]): row[-1] for row in totals}
+    assert list(counts) == [
+        *(("f", "total"), ("m", "total")),
+        *(("total", code) for code in dict.fromkeys(columns.lists()[1])),
+        ("total", "total"),
+    ]
+    table = release.tables[0].counts
+    assert [cell.value for cell in counts.values()] == [
+        *(*table.sum(axis=1).tolist(), *table.sum(axis=0).tolist()),
+        table.sum(),
+    ]
+    blue = [
+        key for key, cell in counts.items() if cell.font.color and cell.font.color.rgb == "00005A8C"
+    ]
+    assert blue == [("f", "total"), ("m", "total"), ("total", "total")]
+    assert all(cell.font.bold for cell in counts.values())
+    assert page.auto_filter.ref.endswith(str(columns.rows + 1))
     about = {row[0]: row[1] for row in book["About"].iter_rows(values_only=True) if row[0]}
     assert about["Published exactly"] == "counts of sex"
+    said = [row[1] for row in book["About"].iter_rows(values_only=True)]
+    assert any(text.startswith("Each record is taken to be one person") for text in said)
     assert "NOT PRIVATE" in about
 
 
@@ -167,13 +190,14 @@ def test_how_a_release_is_presented_is_in_the_report_and_read_back(tmp_path: Pat
     assert page.count('<abbr title="below 8">*</abbr>') == int((counts < 8).sum()) > 0
     rows = read_values(tmp_path / "out" / WORKBOOK)["table"]
     assert rows[0][-2:] == ("count", "count, in multiples of 5")
-    for row in rows[1:]:
+    cells = rows[1 : counts.size + 1]
+    for row in cells:
         assert row[-1] % 5 == 0
         assert abs(row[-2] - row[-1]) <= 2.5
     assert [
         int(line.rpartition(",")[2])
         for line in (tmp_path / "out" / "table.csv").read_text().splitlines()[1:]
-    ] == [row[-2] for row in rows[1:]]
+    ] == [row[-2] for row in cells]
 
 
 def test_exact_counts_are_rounded_nowhere(tmp_path: Path) -> None:
@@ -197,8 +221,9 @@ def test_exact_counts_are_rounded_nowhere(tmp_path: Path) -> None:
         assert page.count(f">{exact}<") >= 2
     assert not any(f">{rounded}<" in page for rounded in ("175", "255"))  # no noisy count is near
     sheets = read_values(tmp_path / "out" / WORKBOOK)
-    assert [row[-2:] for row in sheets["sex"][1:]] == [(173, 173), (84, 84)]
-    noisy = [row[-2:] for row in sheets["sex-code"][1:]]
+    assert [row[-2:] for row in sheets["sex"][1:]] == [(173, 173), (84, 84), (257, 257)]
+    noisy = [row[-2:] for row in sheets["sex-code"][1:] if row[0] != "total" != row[1]]
+    assert [row[-1] for row in sheets["sex-code"] if row[1] == "total"] == [173, 84, 257]
     assert all(shown % 5 == 0 and abs(shown - count) <= 2.5 for count, shown in noisy)
 
 
@@ -272,7 +297,9 @@ def test_records_of_a_sheet_are_those_of_the_csv_file(tmp_path: Path) -> None:
         assert source.counts(semidp.Schema([semidp.Feature("sex", "fm")])).n == 1
     release = released(semidp.table("sex", "code"))
     release.save(tmp_path / "out", form="xlsx")
-    with open_source(tmp_path / "out" / WORKBOOK, table="table", count="count") as source:
+    # A sheet ends with its totals, which are no records.
+    cells = {"table": "table", "count": "count", "where": "sex <> 'total' and code <> 'total'"}
+    with open_source(tmp_path / "out" / WORKBOOK, **cells) as source:
         counts = source.counts(release.tables[0].schema).counts
     assert (counts == release.tables[0].counts).all()
 

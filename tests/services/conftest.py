@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from importlib.resources import files
 from typing import Any
 
 import pytest
@@ -48,6 +49,24 @@ class Watched:
         """Return the whole page as PNG; nothing is injected into it for that."""
         found: bytes = self.page.screenshot(full_page=True, caret="initial")
         return found
+
+
+def assert_no_barriers(chromium: Any, address: str) -> None:
+    """Run axe-core in a page at both widths and in both color schemes: it finds no violation."""
+    script = files("axe_playwright_python").joinpath("axe.min.js").read_text(encoding="utf-8")
+    for scheme in ("light", "dark"):
+        for width in (1280, 390):
+            # The page allows no script but its own: the policy is lifted for this one.
+            context = chromium.new_context(color_scheme=scheme, bypass_csp=True)
+            page = context.new_page()
+            page.set_viewport_size({"width": width, "height": 900})
+            page.goto(address)
+            page.evaluate(script)
+            found = page.evaluate("axe.run()")
+            context.close()
+            barriers = [(each["id"], each["nodes"][0]["html"]) for each in found["violations"]]
+            assert barriers == [], (scheme, width)
+            assert len(found["passes"]) > 20  # rules that looked at something
 
 
 @pytest.fixture(scope="session")

@@ -11,11 +11,12 @@ import sys
 from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from semidp import Plan, Release
-from tests.services.conftest import Watched
+from tests.services.conftest import Watched, assert_no_barriers
 
 pytestmark = pytest.mark.services
 SCHOOLS = files("semidp") / "data" / "california_schools.csv"
@@ -306,3 +307,16 @@ def test_it_can_be_used_without_seeing_it_or_a_mouse(browser: Watched, address: 
         seen.add(browser.evaluate("document.activeElement.id"))
     assert {"step", "nest", "typed", "folder", "release-button", "costs-button"} <= seen
     assert browser.complaints == []
+
+
+def test_no_barriers(chromium: Any, address: str) -> None:
+    assert_no_barriers(chromium, address)
+
+
+def test_on_a_phone_results_come_before_controls(browser: Watched, address: str) -> None:
+    browser.open(address, PHONE)
+    top = "document.querySelector('{}').getBoundingClientRect().top"
+    assert browser.evaluate(f"{top.format('#results')} < {top.format('#plan-controls')}")
+    browser.open(address, DESK)
+    left = "document.querySelector('{}').getBoundingClientRect().left"
+    assert browser.evaluate(f"{left.format('#results')} > {left.format('#plan-controls')}")

@@ -6,6 +6,7 @@ The pictures of the first report are left in build/, to be looked at.
 from collections.abc import Callable
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from semidp.promise.schema.outcome import Outcome
 from semidp.publish import TableRequest
 from semidp.publish.statistics.outcomes.request import Statistic
 from semidp.publish.statistics.sums.kind import GroupRequest
-from tests.services.conftest import Watched
+from tests.services.conftest import Watched, assert_no_barriers
 
 pytestmark = pytest.mark.services
 DATA = files("semidp") / "data"
@@ -202,3 +203,18 @@ def test_the_checks_would_notice(browser: Watched, tmp_path: Path) -> None:
     assert browser.evaluate("document.documentElement.scrollWidth") > PHONE
     assert "console.error: x" in browser.complaints
     assert "http://127.0.0.1:9/x.png" in browser.requests
+
+
+@pytest.mark.parametrize("made", [occupations, four_features, hard_names])
+def test_no_barriers(chromium: Any, tmp_path: Path, made: Callable[[], Release]) -> None:
+    made().save(tmp_path / "release")
+    assert_no_barriers(chromium, (tmp_path / "release" / "report.html").as_uri())
+
+
+def test_a_barrier_is_found(chromium: Any, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    page.write_text(
+        "<!doctype html><html lang=en><title>x</title><main><h1>x</h1><img src='data:,'></main>"
+    )
+    with pytest.raises(AssertionError, match="image-alt"):
+        assert_no_barriers(chromium, page.as_uri())

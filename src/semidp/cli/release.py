@@ -243,7 +243,7 @@ def show(
     places = read_places(Given({"map": map, "map_key": map_key}))
     _check_page(folder, page, places)
     if places is not None:
-        refuse_map(places, done.plan, done.scope.dataspace)
+        refuse_map(places, done.scope.dataspace)
     print_release(done, printing, str(folder / REPORT), word="report", **more)
     _draw_page(done, page, places)
     if not printing.json:

@@ -420,7 +420,7 @@ def _in_one_piece(
     if options.resolved_presentation.workbook:
         refuse_sheets(prepared.plan, prepared.scope.dataspace)
     if options.resolved_presentation.places is not None:
-        refuse_map(options.resolved_presentation.places, prepared.plan, prepared.scope.dataspace)
+        refuse_map(options.resolved_presentation.places, prepared.scope.dataspace)
     options.tell((*lookalikes(prepared.scope.dataspace.schema), *options.review(prepared.scope)))
     session = None if ledger is None else Session()
     with charge_told(ledger):

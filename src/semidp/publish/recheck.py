@@ -376,9 +376,7 @@ class _Check:
     def files(self, folder: Path) -> None:
         """Compare every file of the folder with the release."""
         release, digests = self.release, self.document.get("files", {})
-        files: dict[str, Columns] = {}
-        for result in release.results:
-            files |= result.files(release.form)
+        files = release.columns_by_file()
         for name, columns in files.items():
             if name not in digests:
                 self.findings.wrong.append(f"it lists no {name}")

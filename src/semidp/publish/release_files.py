@@ -26,6 +26,7 @@ from semidp.promise.spaces.adjacency import Adjacency
 from semidp.promise.spaces.dataspace import Dataspace
 from semidp.promise.spaces.linked import datasets_from_json
 from semidp.promise.tradeoff.composition import tradeoff_from_json
+from semidp.publish.exact_totals import ExactTotals, exact_totals
 from semidp.publish.folders import discard_unfinished, new_folder
 from semidp.publish.measured_results import publish, read_measurements
 from semidp.publish.plan import Plan
@@ -149,13 +150,27 @@ class ReleaseFiles(ReleaseValue, ABC):
             )
         return replace(self, form=form_named(form))
 
+    def columns_by_file(self) -> dict[str, Columns]:
+        """Return what the files of all results and of the exact totals hold."""
+        files: dict[str, Columns] = {}
+        for result in self.results:
+            files |= result.files(self.form)
+        for total, name in self.exact_files():
+            files[name] = total.columns()
+        return files
+
+    def exact_files(self) -> list[tuple[ExactTotals, str]]:
+        """Return the exact totals, each with the name of its file."""
+        names = [name for result in self.results for name in result.files(self.form)]
+        stems = [name.rpartition(".")[0] for name in names]
+        totals = exact_totals(self.scope.dataspace, stems)
+        return [(total, f"{total.stem}.{total.columns().form(self.form)}") for total in totals]
+
     def write_files(self, folder: Path, progress: Progress = silent) -> None:
         """Write the files of a release into a folder that exists, one after another; `save` does so
         atomically.
         """
-        files: dict[str, Columns] = {}
-        for result in self.results:
-            files |= result.files(self.form)
+        files = self.columns_by_file()
         for name, columns in files.items():
             columns.write(folder / name, progress)
         described, names = csvw(release_title(self), files), list(files)

@@ -21,6 +21,7 @@ from semidp.promise.mechanisms.branch_noise import Cut
 from semidp.promise.schema.margins import maximal
 from semidp.promise.schema.schema import Schema, refuse_cells
 from semidp.promise.spaces.dataspace import Dataspace
+from semidp.publish.exact_totals import exact_totals
 from semidp.publish.fitting.tables import is_fitted_by_flow
 from semidp.publish.plan import Plan
 from semidp.publish.plotting import is_drawn
@@ -320,20 +321,19 @@ def refuse_sheets(plan: Plan, dataspace: Dataspace) -> None:
     charged.
     """
     for request in plan.requests:
-        schema = dataspace.for_kind(request.counted).schema
         for table in request.tables:
+            schema = dataspace.for_kind(request.counted_by(table)).schema
             refuse_rows(table.name, schema.restrict(table.features).size)
-    for total in dataspace.totals:
-        refuse_rows(f"exact {' × '.join(total.schema.names)}", total.counts.size)
+    for total in exact_totals(dataspace):
+        refuse_rows(f"exact {total.title}", total.table.counts.size)
 
 
-def refuse_map(places: PlaceMap, plan: Plan, dataspace: Dataspace) -> None:
+def refuse_map(places: PlaceMap, dataspace: Dataspace) -> None:
     """Refuse a map that names no place of the release, before anything is charged: another file, or
     another property, was meant.
     """
-    for request in plan.requests:
-        schema = dataspace.for_kind(request.counted).schema
-        for feature in schema.features:
+    for kind in dataspace.kinds:
+        for feature in dataspace.for_kind(kind).schema.features:
             # A nested feature may be drawn at any of its depths.
             for labels in zip(*feature.paths(), strict=True):
                 if places.names_most(list(dict.fromkeys(labels))):

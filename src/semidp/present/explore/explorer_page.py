@@ -324,6 +324,7 @@ class Page:
         form["others"] = [request.name for request in laid_out(plan, columns).others]
         form["source"] = Path(source).name if source else None
         form["protection"] = plan.protection
+        form["checked_id"] = plan.id
         return form
 
     def _results(self, plan: Plan, scenarios: Sequence[tuple[str, Plan]] = ()) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import re
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -17,10 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.present.report import sentences
-from semidp.promise.schema.schema import Table
+from semidp.promise.spaces.dataspace import Dataspace, Margin
+from semidp.publish.exact_totals import ExactTotals, exact_totals
 from semidp.publish.presentation import Presentation, check_installed, refuse_rows, round_to_base
 from semidp.publish.release_files import ReleaseFiles
-from semidp.publish.results.cells import Columns
+from semidp.publish.results.cells import Columns, PublishedColumns
+from semidp.publish.results.published_table import PublishedTable
 
 _LONGEST_NAME = 31
 _LONGEST_CELL = 32_767
@@ -51,6 +53,8 @@ class WorkbookSheet:
         How the numbers of a column are shown, in the words of a spreadsheet.
     styles
         For columns of numbers the style of every row: a key of `STYLES`, or "".
+    totals
+        How many of the last rows are totals, which filters leave where they are.
     """
 
     name: str
@@ -58,6 +62,7 @@ class WorkbookSheet:
     numbers: Mapping[str, NDArray[Any]] = field(default_factory=dict)
     formats: Mapping[str, str] = field(default_factory=dict)
     styles: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    totals: int = 0
 
     @property
     def rows(self) -> int:
@@ -70,8 +75,9 @@ class WorkbookSheet:
 STYLES: dict[str, dict[str, Any]] = {
     "exact": {"bold": True, "color": "005A8C"},
     "faint": {"italic": True, "color": "A84A00"},
+    "total": {"bold": True},
 }
-"""The fonts of numbers: those published exactly, and those in which noise dominates."""
+"""The fonts of numbers: those published exactly, those that noise dominates, and other totals."""
 
 
 def decimals_format(decimals: int) -> str:
@@ -162,7 +168,7 @@ def _write_sheet(book: Any, sheet: WorkbookSheet, name: str) -> None:
                 _number_cell(page, values[row], sheet.formats.get(column), fonts.get(style))
             )
         page.append(cells)
-    page.auto_filter.ref = f"A1:{get_column_letter(len(header))}{sheet.rows + 1}"
+    page.auto_filter.ref = f"A1:{get_column_letter(len(header))}{sheet.rows - sheet.totals + 1}"
 
 
 def _fit_to_paper(page: Any) -> None:
@@ -238,6 +244,7 @@ def opened_pages(
 
 _LEGEND = (
     ("bold and blue", "a number that is published exactly, or follows from such numbers"),
+    ("bold", "a total of counts that have noise"),
     (
         "italic and brown",
         "a count that noise dominates: smaller than the half-width of its 95% interval",
@@ -288,11 +295,12 @@ def front_lines(release: ReleaseFiles) -> list[tuple[str, str]]:
         )
     lines += _under("Contact", [shown.contact] if shown.contact else [])
     lines += _under("Notes", shown.notes)
-    lines += _under("Published exactly", sentences.exact_part(release.scope.dataspace))
+    exact = sentences.exact_part(release.scope.dataspace, release.scope)
+    lines += _under("Published exactly", exact)
     lines += _under("With noise", sentences.noisy_part(release))
-    stated = release.stated
-    strength = [] if stated is None else sentences.strength(stated, release.plan.report_delta)
-    lines += _under("How strongly", strength or ["No guarantee is stated: the warnings say why."])
+    protected = [*sentences.explain_protection(release), sentences.describe_unit(release)]
+    lines += _under("Protected", protected)
+    lines += _under("How strongly", sentences.release_strength(release))
     lines += _under("Warnings", [*release.scope.warnings, *sentences.cautions(release)])
     lines += _under("Disclosed besides", sentences.together_disclosed(release.scope.disclosures))
     lines += [(f"Numbers {style}", meaning) for style, meaning in _LEGEND]
@@ -318,11 +326,19 @@ def _under(heading: str, texts: Any) -> list[tuple[str, str]]:
 
 def sheets(release: ReleaseFiles) -> Iterator[WorkbookSheet]:
     """Yield a sheet for everything that is published, then one for each exact total."""
+    shown = release.presentation
     for result in release.results:
+        # A table of units has a second name, for commands.
+        names: dict[PublishedColumns, str] = {}
         for name, published in result.columns_by_name().items():
-            yield _of_columns(name, published.columns(), release.presentation)
-    for total in release.scope.dataspace.totals:
-        yield _of_total(total, release.presentation)
+            names.setdefault(published, name)
+        for published, name in names.items():
+            sheet = _of_columns(name, published.columns(), shown)
+            if isinstance(published, PublishedTable):
+                sheet = _with_totals(sheet, published, release.scope.dataspace, shown)
+            yield sheet
+    for total in exact_totals(release.scope.dataspace):
+        yield _of_total(total)
 
 
 def _of_columns(name: str, columns: Columns, shown: Presentation) -> WorkbookSheet:
@@ -357,13 +373,75 @@ def _of_columns(name: str, columns: Columns, shown: Presentation) -> WorkbookShe
     return WorkbookSheet(name, texts, numbers, formats, styles)
 
 
-def _of_total(total: Table, shown: Presentation) -> WorkbookSheet:
+def _of_total(total: ExactTotals) -> WorkbookSheet:
     """Return the sheet of an exact total."""
-    columns = Columns.of_cells(total.schema, {"count": total.counts})
-    sheet = _of_columns(f"exact {' × '.join(total.schema.names)}", columns, Presentation())
-    return WorkbookSheet(
-        sheet.name, sheet.texts, sheet.numbers, sheet.formats, {"count": ["exact"] * sheet.rows}
-    )
+    sheet = _of_columns(f"exact {total.title}", total.columns(), Presentation())
+    styles = {heading: ["exact"] * sheet.rows for heading in sheet.numbers}
+    return replace(sheet, styles=styles)
+
+
+def _with_totals(
+    sheet: WorkbookSheet, table: PublishedTable, public: Dataspace, shown: Presentation
+) -> WorkbookSheet:
+    """Return the sheet of a table with the totals of its counts below: of each level, and of all
+    cells. They have no error of their own unless they are exact.
+    """
+    asked = table.as_asked()
+    totals = list(_count_totals(asked, public.for_kind(table.counted)))
+    texts = {}
+    for place, (heading, labels) in enumerate(sheet.texts.items()):
+        texts[heading] = [*labels, *(total.labels[place] for total in totals)]
+    below = {"count": [total.count for total in totals]}
+    rounded = _rounded_heading(shown)
+    if rounded in sheet.numbers:
+        below[rounded] = [
+            total.count if total.exact else round_to_base(total.count, shown.round_to or 1)
+            for total in totals
+        ]
+    numbers = {}
+    for heading, values in sheet.numbers.items():
+        numbers[heading] = np.append(values, below.get(heading, [math.nan] * len(totals)))
+    marks = ["exact" if total.exact else "total" for total in totals]
+    styles = {"count": [*sheet.styles["count"], *marks]}
+    return replace(sheet, texts=texts, numbers=numbers, styles=styles, totals=len(totals))
+
+
+@dataclass(frozen=True)
+class _CountTotal:
+    """A sum of counts: a label for each column, "total" where all levels are added up."""
+
+    labels: tuple[str, ...]
+    count: float
+    exact: bool
+
+
+def _count_totals(table: PublishedTable, public: Dataspace) -> Iterator[_CountTotal]:
+    """Yield the sums of a table's counts for every level of every depth, then of all cells."""
+    features = table.schema.features
+    width = len(table.schema.names)
+    before = 0
+    for axis, feature in enumerate(features):
+        others = tuple(place for place in range(len(features)) if place != axis)
+        by_leaf = table.counts.sum(axis=others).tolist()
+        paths = feature.paths()
+        for depth in range(1, len(feature.names) + 1):
+            # The cells of a table of one feature are its finest totals already.
+            if len(features) == 1 and depth == len(feature.names):
+                continue
+            sums: dict[tuple[str, ...], float] = {}
+            for path, count in zip(paths, by_leaf, strict=True):
+                sums[path[:depth]] = sums.get(path[:depth], 0) + count
+            exact = _is_exact(public, feature.names[:depth])
+            for path, count in sums.items():
+                after = ("total",) * (width - before - depth)
+                yield _CountTotal((*("total",) * before, *path, *after), count, exact)
+        before += len(feature.names)
+    yield _CountTotal(("total",) * width, table.counts.sum().item(), _is_exact(public, ()))
+
+
+def _is_exact(public: Dataspace, names: Sequence[str]) -> bool:
+    """Whether the counts by these features are published exactly."""
+    return {*names} <= {*public.schema.names} and public.publishes(Margin(*sorted(names)))
 
 
 def _decimals(errors: NDArray[np.float64]) -> int:
@@ -420,10 +498,14 @@ def _apply_presentation(
         return numbers, formats
     counts = numbers["count"]
     in_steps = [round_to_base(count, shown.round_to) for count in counts.tolist()]
-    heading = f"count, in multiples of {shown.round_to}"
+    heading = _rounded_heading(shown)
     # exact counts are never rounded
     shown_counts = np.where(numbers["standard_error"] == 0, counts, in_steps)
     return {**numbers, heading: shown_counts}, {**formats, heading: decimals_format(0)}
+
+
+def _rounded_heading(shown: Presentation) -> str:
+    return f"count, in multiples of {shown.round_to}"
 
 
 def parts_differ(release: ReleaseFiles, path: Path) -> bool:

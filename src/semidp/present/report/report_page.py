@@ -17,7 +17,6 @@ from semidp.present.report.glossary import GLOSSARY
 from semidp.present.report.place_sections import place_sections
 from semidp.promise.exact import plain
 from semidp.promise.guarantee import Scope
-from semidp.promise.spaces.dataspace import Dataspace
 from semidp.publish.plotting import svg, tradeoff_plot
 from semidp.publish.presentation import report_words
 from semidp.publish.release_files import ReleaseFiles
@@ -92,7 +91,7 @@ def html(release: ReleaseFiles, title: str | None = None, further: Sequence[Sect
         further=[*_parts_sections(release), *disclosure_sections(scope), *further],
         limits=sentences.limits(release),
         details=_details(release),
-        published=_totals(scope.dataspace),
+        published=_totals(release),
         long=_LONG,
         most=_MOST_COLUMNS,
         glossary=GLOSSARY,
@@ -230,22 +229,26 @@ def _mechanism(release: ReleaseFiles, result: Published) -> list[tuple[str, str]
     return [*rows, *details.further]
 
 
-def _totals(dataspace: Dataspace) -> list[dict[str, Any]]:
+def _totals(release: ReleaseFiles) -> list[dict[str, Any]]:
+    """Return the first rows of every exact total, with the file that holds all of them."""
     tables = []
-    for total in dataspace.totals:
-        paths = [feature.paths() for feature in total.schema.features]
+    for total, file in release.exact_files():
+        schema, counts = total.table.schema, total.table.counts
+        paths = [feature.paths() for feature in schema.features]
         rows = []
-        for index, count in islice(np.ndenumerate(total.counts), LISTED_ROWS):
+        for index, count in islice(np.ndenumerate(counts), LISTED_ROWS):
             labels = [
                 label for path, leaf in zip(paths, index, strict=True) for label in path[leaf]
             ]
             rows.append((*labels, f"{int(count):,}"))
-        more = total.counts.size - len(rows)
+        more = counts.size - len(rows)
         tables.append(
             {
-                "columns": (*total.schema.names, "count"),
+                "columns": (*schema.names, total.counted),
                 "rows": rows,
                 "more": f"{more:,}" if more else "",
+                "file": file,
+                "link": quote(file),
             }
         )
     return tables

@@ -290,6 +290,7 @@ def files(release: ReleaseFiles) -> list[tuple[str, str]]:
                 (f"the {len(release.sources)} releases that are combined, a folder each"),
             )
         )
+    words += [(name, f"the exact counts of {total.title}") for total, name in release.exact_files()]
     if any(name.endswith(".csv") for name, _ in words):
         words.append(
             (METADATA, "what the columns of these files mean, for machines (CSV on the Web)")
@@ -396,17 +397,21 @@ def together_disclosed(disclosures: Sequence[str]) -> list[str]:
     return [together, *unmatched]
 
 
+def describe_unit(release: ReleaseFiles) -> str:
+    """Say what one record stands for, and whether that was checked."""
+    if release.scope.protection is not None:
+        return _unit(release.scope.protection)
+    if release.plan.id:
+        return f"One record is one person: this was checked with the column {release.plan.id!r}."
+    return (
+        "Each record is taken to be one person. This was not checked. A person with several records"
+        " is protected less."
+    )
+
+
 def limits(release: ReleaseFiles) -> list[str]:
     """Say what the release does not protect."""
-    if release.scope.protection is not None:
-        unit = _unit(release.scope.protection)
-    elif release.plan.id:
-        unit = f"One record is one person: this was checked with the column {release.plan.id!r}."
-    else:
-        unit = (
-            "Each record is taken to be one person. This was not checked. A person with several"
-            " records is protected less."
-        )
+    unit = describe_unit(release)
     if release.sources:
         repeated = (
             "Releases of the same data that are not combined here are not accounted for. All of"

@@ -136,7 +136,7 @@ def _prepare(
     run = prepare_parts(plan, source, partition, jobs=options.jobs, memory=options.memory)
     places = options.resolved_presentation.places
     if places is not None:
-        refuse_map(places, run.plan, run.scope.dataspace)
+        refuse_map(places, run.scope.dataspace)
     choose_runner(source, options.jobs)  # refuses while nothing is charged
     return run, source
 

@@ -291,7 +291,7 @@ def prepare_whole(plan: Plan, data: Any, options: RunOptions) -> PreparedBlocks:
     if shown.workbook:
         refuse_sheets(prepared.plan, prepared.scope.dataspace)
     if shown.places is not None:
-        refuse_map(shown.places, prepared.plan, prepared.scope.dataspace)
+        refuse_map(shown.places, prepared.scope.dataspace)
     alike = tuple(lookalikes(prepared.scope.dataspace.schema))
     return _as_one_block(prepared, prepared.values, alike)
 

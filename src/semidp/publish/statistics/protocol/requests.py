@@ -140,6 +140,10 @@ class Request(ABC):
     trusted_fields: ClassVar[Mapping[str, str]] = {}
     """What is believed of a request, and the key of a plan that says it."""
 
+    def counted_by(self, table: Any) -> str:
+        """Return the kind of record that one of its tables counts."""
+        return self.counted
+
     @property
     @abstractmethod
     def key(self) -> str:

@@ -171,10 +171,6 @@ class TablesRequest(TablesAsked):
         assert isinstance(mechanism, ResidualMechanism)
         return published_tables(self, mechanism, measured, scope, progress, stored)
 
-    def counted_by(self, table: TableRequest) -> str:
-        """Return the kind of record that one of its tables counts."""
-        return self.counted
-
     def published_schema(self, table: TableRequest, scope: Scope) -> Schema:
         """Return the features of one of its tables."""
         return scope.dataspace.schema.restrict(table.features)
