@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from semidp import Budget, InputError, Ledger, Plan, Release
+from semidp.promise import Series
 from semidp.promise.documents import read_document
 from semidp.promise.noise.randomness import SystemRandomness, Words
 from semidp.publish.parts import runners
@@ -59,7 +60,7 @@ def sources_in_order(plan: Plan, data: Any, folder: Path) -> list[tuple[str, ...
 
 
 def ended_and_resumed(
-    plan: Plan, data: Any, folder: Path, after: int, budget: Budget
+    plan: Plan, data: Any, folder: Path, after: int, budget: Budget, series: Series | None = None
 ) -> set[tuple[str, ...]]:
     """Return the sources of noise that a release used, after it ended early and was resumed.
 
@@ -67,7 +68,7 @@ def ended_and_resumed(
     ends and not again, no source of noise is used before and after, and all numbers follow. Two
     parts that shared a source would be seen here: one draws before the end, the other after it.
     """
-    Ledger.create(folder / "ledger.json", budget)
+    Ledger.create(folder / "ledger.json", budget, series=series)
     ledger, place = Ledger(folder / "ledger.json"), folder / "release"
     real_work = runners.carry_out
     left = [after]

@@ -5,8 +5,10 @@ twice. No two parts of one run share a source of noise.
 from pathlib import Path
 
 import pytest
+from attrs import evolve
 
-from semidp import Budget
+from semidp import Budget, Ledger
+from semidp.promise import Attendance, Series
 from tests.partitions.ended_early import Listed, ended_and_resumed, sources_in_order
 from tests.partitions.test_like_one_piece import KINDS, random_plan
 
@@ -18,6 +20,16 @@ def test_nothing_is_drawn_or_charged_twice(kind: int, after: int, tmp_path: Path
     asked = random_plan(kind)
     sources = ended_and_resumed(asked.plan, asked.data, tmp_path, after, Budget.gdp(100))
     assert len(sources) > 1
+
+
+@pytest.mark.parametrize("after", [0, 1])
+def test_a_period_of_a_series_is_resumed_by_parts(after: int, tmp_path: Path) -> None:
+    asked = random_plan(0)
+    plan = evolve(asked.plan, period="2026Q3")
+    series = Series("quarter", Attendance(4, consecutive=True))
+    ended_and_resumed(plan, asked.data, tmp_path, after, Budget.gdp(100), series)
+    (charge,) = Ledger(tmp_path / "ledger.json").series_account().charges
+    assert str(charge.periods) == "2026Q3"
 
 
 @pytest.mark.few(2)
