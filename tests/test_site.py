@@ -114,6 +114,13 @@ def test_the_citation_is_of_the_last_version_with_a_date() -> None:
     assert (version[1], date[1]) == (newest, said)
 
 
+def test_the_changelog_is_short() -> None:
+    changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    versions = re.split(r"^## ", changes, flags=re.MULTILINE)[1:]
+    assert len(versions) >= 3
+    assert max(version.count("\n") for version in versions) <= 60
+
+
 def test_the_docs_extra_has_the_packages_that_its_notebook_uses() -> None:
     """`make docs` runs the notebook in an environment of its own: no other extra is there."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
