@@ -306,6 +306,8 @@ def rows(document: dict[str, Any]) -> list[tuple[str, str]]:
     features = " × ".join(document["table"])
     lines = [("table", f"{features}: {count_noun(document['cells'], 'cell')}, {records}")]
     lines.append(("published", published))
+    lines += [("in short", sentence) for sentence in _explain_briefly(document, words.noun)]
+    lines.append(("", "for specialists:"))
     lines.append(("a(t)", _adjacency(document["a"])))
     if words.protection is not None:
         counted = ""
@@ -353,6 +355,28 @@ def rows(document: dict[str, Any]) -> list[tuple[str, str]]:
             )
         )
     return lines
+
+
+def _explain_briefly(document: dict[str, Any], noun: str) -> list[str]:
+    """Say for a reader who is no specialist what the exact totals cost, in up to three lines."""
+    if document["published_exactly"]:
+        return ["The exact totals already fix every cell of this table, so it needs no noise."]
+    most = document["sensitivity"]["a"]
+    if document["adjacency"]["kind"] != "ball":
+        first = "The promise hides one person, and others who hand over published values."
+    elif most < 2:
+        first = "Nobody's record is tied to another by the exact totals: each is hidden alone."
+    else:
+        first = (
+            f"To hide one of the {noun}, up to {most} must change together, because the exact"
+            " totals stay the same."
+        )
+    gaussian = [entry for entry in document["mechanisms"] if "mu" in entry["budget"]]
+    best = min(gaussian or document["mechanisms"], key=lambda entry: float(entry["expected_l2"]))
+    second = f"With {best['budget_text']}: {errors_text(best['errors'])}."
+    gain = float(document["naive"]["l2"]) / max(float(document["sensitivity"]["l2"]), 1e-12)
+    third = f"Noise that ignores what the totals rule out would be {gain:.2g} times as large."
+    return [first, second, third] if gain > 1.05 else [first, second]
 
 
 def _compare_adjacencies(

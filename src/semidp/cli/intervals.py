@@ -23,7 +23,7 @@ from semidp.present.release import Release
 from semidp.promise.exact import exact, plain
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.publish.recheck import load_consistent
-from semidp.publish.results.texts import align_columns, end_texts, rounded_text
+from semidp.publish.results.texts import align_columns, end_texts, p_value_text, rounded_text
 from semidp.publish.statistics.setting import split_names
 
 
@@ -221,7 +221,7 @@ def _print_answer(found: IntervalEstimate, measure: RateMeasure) -> None:
         ("covers", _describe_coverage(found)),
     ]
     if found.p_value is not None:
-        rows.append(("p-value", f"{found.p_value:.4g} (is there a difference?)"))
+        rows.append(("p-value", f"{p_value_text(found.p_value)} (is there a difference?)"))
     if found.note:
         rows.append(("note", found.note))
     print_rows(rows)

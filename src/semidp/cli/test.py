@@ -2,6 +2,7 @@
 
 import math
 import shlex
+from collections.abc import Mapping
 from pathlib import Path
 
 from attrs import frozen
@@ -21,6 +22,7 @@ from semidp.promise.files import replace_file
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.publish.plotting import png
 from semidp.publish.recheck import load_consistent
+from semidp.publish.results.texts import p_value_text
 from semidp.publish.statistics.odds_ratio.umpu import Alternative
 from semidp.publish.statistics.setting import split_names
 from semidp.publish.written_values import check_level
@@ -167,12 +169,13 @@ def _test_release(
         notes = (*notes, f"The odds ratio has no interval: {append_hint(refusal)}.")
     if ratio is not None and ratio.approximate:
         notes = (*notes, ratio.notes[0])
+    notes = (*notes, *_warn_alphabetical(release, answer, asked.scores))
     if printing.json:
         interval = {} if ratio is None else {"odds_ratio": ratio.to_json()}
         print_json({"release": folder, **answer.to_json(), **interval, "notes": list(notes)})
         return
     within = f" given {', '.join(answer.strata)}" if answer.strata else ""
-    described = _describe_statistic(answer)
+    described = _describe_statistic(answer, _name_scores(release, answer))
     print_rows(
         [
             ("question", f"are {answer.rows} and {answer.columns} independent{within}?"),
@@ -181,7 +184,7 @@ def _test_release(
                 f"{answer.table}: unbiased counts with {answer.noise} noise, {_margins(answer)}",
             ),
             *described,
-            ("p-value", f"{answer.p_value:.4g}, {_valid(answer)}"),
+            ("p-value", f"{p_value_text(answer.p_value)}, {_valid(answer)}"),
             *([] if ratio is None else _ratio_rows(ratio)),
             ("budget", "none: everything here was published already"),
             *(("note", note) for note in notes),
@@ -277,7 +280,8 @@ def _test_pairs(
     for adjusted, test in lines:
         verdict = "associated" if adjusted <= rate else ""
         pair = f"{test.rows} × {test.columns}"
-        echo(f"{pair:<{width}}  {test.p_value:<8.4g}  {adjusted:<8.4g}  {verdict}".rstrip())
+        numbers = f"{p_value_text(test.p_value):<8}  {p_value_text(adjusted):<8}"
+        echo(f"{pair:<{width}}  {numbers}  {verdict}".rstrip())
     echo()
     for one, other, why in answer.untested:
         echo(f"not tested: {one} × {other}: {why}")
@@ -305,7 +309,47 @@ def _valid(answer: Independence | Association) -> str:
     return "at most, in finite samples: a bound for all plausible totals"
 
 
-def _describe_statistic(answer: Independence | Association) -> list[tuple[str, str]]:
+def _list_labels(release: Release, answer: Independence | Association, name: str) -> list[str]:
+    """The levels of a feature in the table that was tested."""
+    (table, *_) = [table for table in release.tables if table.name == answer.table]
+    feature = table.schema.features[table.schema.axis(name)]
+    return list(feature.leaves_below(name))
+
+
+def _name_scores(release: Release, answer: Independence | Association) -> list[tuple[str, str]]:
+    """The lines that give each level of ordered features with its score."""
+    if isinstance(answer, Independence):
+        return []
+    lines = []
+    for name, scores in answer.ordered:
+        pairs = zip(_list_labels(release, answer, name), scores, strict=True)
+        lines.append(("scores", f"{name}: {', '.join(f'{x} = {score:g}' for x, score in pairs)}"))
+    return lines
+
+
+def _warn_alphabetical(
+    release: Release,
+    answer: Independence | Association,
+    given: Mapping[str, tuple[float, ...] | None],
+) -> list[str]:
+    """Warn of ordered levels that stand in the order of the alphabet, and have no scores given."""
+    if isinstance(answer, Independence):
+        return []
+    warnings = []
+    for name, _ in answer.ordered:
+        labels = _list_labels(release, answer, name)
+        has_words = not any(label[:1].isdigit() for label in labels)
+        if given.get(name) is None and len(labels) > 2 and has_words and labels == sorted(labels):
+            warnings.append(
+                f"The levels of {name} are in alphabetical order, which may not be their own order:"
+                f" give --scores {name}=… in the order above."
+            )
+    return warnings
+
+
+def _describe_statistic(
+    answer: Independence | Association, scores: list[tuple[str, str]]
+) -> list[tuple[str, str]]:
     """The lines about the statistic: what was chosen and why, its value, its direction."""
     if isinstance(answer, Independence):
         return [
@@ -314,10 +358,7 @@ def _describe_statistic(answer: Independence | Association) -> list[tuple[str, s
                 f"{answer.statistic:.6g}, where independence has {answer.expected:,} on average",
             )
         ]
-    lines = [("chosen", answer.method)]
-    for name, scores in answer.ordered:
-        values = ", ".join(f"{score:g}" for score in scores)
-        lines.append(("scores", f"{name}: {values}"))
+    lines = [("chosen", answer.method), *scores]
     if answer.z is None and answer.noisy_totals:
         size = math.sqrt(answer.statistic)
         lines.append(

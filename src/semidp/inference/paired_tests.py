@@ -20,6 +20,7 @@ from semidp.inference.measured import table_features
 from semidp.promise.noise.randomness import Randomness
 from semidp.publish.plotting import Figure, drawing
 from semidp.publish.results.sections import Section
+from semidp.publish.results.texts import p_value_text
 from semidp.publish.written_values import check_level
 
 if TYPE_CHECKING:
@@ -123,7 +124,12 @@ def pairs_section(answer: PairTests) -> Section:
     for adjusted, test in lines:
         verdict = "associated" if adjusted <= answer.fdr else ""
         rows.append(
-            (f"{test.rows} × {test.columns}", f"{test.p_value:.4g}", f"{adjusted:.4g}", verdict)
+            (
+                f"{test.rows} × {test.columns}",
+                p_value_text(test.p_value),
+                p_value_text(adjusted),
+                verdict,
+            )
         )
     tested = len(answer.tests)
     paragraphs = [

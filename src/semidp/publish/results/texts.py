@@ -292,3 +292,12 @@ def name_tradeoff(tradeoff: Tradeoff) -> str | None:
         return f"pure {format_rounded_up(epsilon)}-DP"
     rho = tradeoff.implied_rho()
     return None if rho is None else f"{format_rounded_up(rho)}-zCDP"
+
+
+def p_value_text(p_value: float, digits: int = 4, equals: str = "") -> str:
+    """Return a p-value in words: one below what a float holds is not 0.
+
+    >>> p_value_text(0.03125), p_value_text(0.0), p_value_text(0.0, equals="= ")
+    ('0.03125', '< 1e-300', '< 1e-300')
+    """
+    return "< 1e-300" if p_value < 1e-300 else f"{equals}{p_value:.{digits}g}"

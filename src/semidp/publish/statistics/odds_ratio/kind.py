@@ -20,6 +20,7 @@ from semidp.promise.spaces.dataspace import Margin
 from semidp.promise.spaces.protection import refuse_dependent
 from semidp.promise.tradeoff.budget import Budget
 from semidp.publish.results.role_columns import Role, RoleColumn, Sheet, noisy_column
+from semidp.publish.results.texts import p_value_text
 from semidp.publish.selection import AUTO
 from semidp.publish.sources.reader import Reader, conceal
 from semidp.publish.statistics.odds_ratio.hypergeometric import (
@@ -128,7 +129,7 @@ def test_rows(result: OddsRatioResult, interval: Interval) -> list[tuple[str, st
         ("counted", counted),
         ("exact", margins_text(result.margins)),
         ("U", measured),
-        ("p-value", f"{result.p_value:.4g} ({asked})"),
+        ("p-value", f"{p_value_text(result.p_value)} ({asked})"),
         ("interval", interval_text(result, interval)),
     ]
 

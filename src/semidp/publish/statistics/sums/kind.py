@@ -28,7 +28,7 @@ from semidp.publish.results.role_columns import (
     label_columns,
     noisy_column,
 )
-from semidp.publish.results.texts import scale_text
+from semidp.publish.results.texts import p_value_text, scale_text
 from semidp.publish.selection import AUTO
 from semidp.publish.sources.reader import Reader, conceal
 from semidp.publish.statistics.outcomes.comparison import Comparison
@@ -268,9 +268,10 @@ def _difference_text(by: str, comparison: Comparison) -> str:
     against = "" if comparison.reference == "χ²" else f" by {comparison.reference}"
     explain = "the noise" if comparison.about is About.noise else "sampling and the noise explain"
     unsampled = " Sampling is not allowed for." if comparison.about is About.noise else ""
+    p_text = p_value_text(comparison.p_value, 3, "= ")
     # The meaning of p first: Q and its degrees of freedom are for those who ask for them.
     return (
-        f"Do the means by {by} differ by more than {explain}? p = {comparison.p_value:.3g}: with"
+        f"Do the means by {by} differ by more than {explain}? p {p_text}: with"
         f" equal true means they would differ this much in a share p of all cases.{unsampled} For"
         f" specialists: Q = {comparison.statistic:.4g} with {comparison.degrees} {plural} of"
         f" freedom{against}."
