@@ -94,7 +94,7 @@ def shrink_pair(table: Floats, sigma: float, rows: Floats, columns: Floats) -> F
     # What the low rank leaves is kept as far as the counts themselves vary more than the noise.
     variance = _SPREAD * np.maximum(independent + low_rank, 0.0)
     remainder = variance / np.maximum(variance + sigma**2, _SMALL) * (interaction - low_rank)
-    return rake(independent + low_rank + remainder, rows, columns)
+    return np.asarray(independent + low_rank + _center(remainder))
 
 
 def _center(table: Floats) -> Floats:
@@ -314,9 +314,16 @@ def _estimate_pair(
     sigma = float(np.sqrt(np.mean(table.errors**2)))
     noisy = table.estimate.reshape(len(rows), len(columns))
     coarse = shrink_pair(noisy, sigma if shrunk else 0.0, rows, columns)
-    fine = spread_pair(coarse, (groups[0], groups[1]), counts, ordered)
+    # Cells that are not positive pull records away all the same: only bins need odds.
+    is_coarse = any(table.view[axis] < numbers.used[axis] for axis in axes)
+    fine = coarse
+    if is_coarse:
+        raked = rake(coarse, rows, columns)
+        fine = spread_pair(raked, (groups[0], groups[1]), counts, ordered)
     used = set(axes)
     view = tuple(depth if axis in used else 0 for axis, depth in enumerate(numbers.used))
     shape = grid.compute_margin_shape(view)
-    errors = np.sqrt(fine + _LEAST_COUNT) if weighed else np.full(fine.shape, sigma)
+    errors = (
+        np.sqrt(np.maximum(fine, 0.0) + _LEAST_COUNT) if weighed else np.full(fine.shape, sigma)
+    )
     return TargetTable(table.name, view, fine.reshape(shape), errors.reshape(shape))
