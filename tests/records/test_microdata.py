@@ -11,6 +11,7 @@ import pytest
 
 import semidp as sd
 from semidp import Budget, Feature, InputError, Plan, RunOptions
+from semidp.cli import run as run_command
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.publish.column_rules import read_rules
 from semidp.publish.level_bins import Microdata, count_bins, group_neighbors, pool_rare_levels
@@ -174,3 +175,13 @@ def test_the_command_writes_records_and_release(tmp_path):
     about = json.loads((tmp_path / "made.about.json").read_text())
     assert about["records"] == 300
     assert (tmp_path / "made_release" / "release.json").exists()
+
+
+@pytest.mark.parametrize("exact", [["sex"], ["age"]])
+def test_show_finds_nothing_wrong_wherever_the_exact_column_stands(tmp_path, exact):
+    """The order of the columns is that of the data, whatever is exact."""
+    done = sd.microdata(
+        people(300), exact=exact, rho=1, levels_from_data=True, out=tmp_path / "made"
+    )
+    assert done.private
+    assert run_command(["show", str(tmp_path / "made")]) == 0

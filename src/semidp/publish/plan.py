@@ -618,8 +618,9 @@ class Plan:
     @property
     def names(self) -> tuple[str, ...]:
         """Every feature that the plan uses, in order of first mention."""
-        used = [name for request in self.requests for name in request.features]
-        used += () if self.microdata is None else self.microdata.columns
+        # Columns of microdata come first: they fix the order before the tables are known.
+        used = [] if self.microdata is None else list(self.microdata.columns)
+        used += [name for request in self.requests for name in request.features]
         used += [name for margin in self.invariants for name in margin.names]
         used += () if self.units is None else self.units.names
         return tuple(dict.fromkeys(used))
