@@ -272,7 +272,7 @@ def test_a_missing_value_names_the_option(here: Semidp, tmp_path: Path) -> None:
         " null_level=region=unknown" in sentence
     )
     sentence = said_of(here, *words, "--group", "sex", "--mean", "age", "--bounds", "age=0,100")
-    assert "--where 'age IS NOT NULL'; the exact counts are then those of these records" in sentence
+    assert "--where 'age IS NOT NULL', or fill them in" in sentence
     mended = ("--set", "null_level=region=unknown", "--levels", "region=n,s")
     assert here(*words, "--table", "sex,region", "--invariant", "sex", *mended).code == 0
     mended = (

@@ -686,7 +686,7 @@ def test_two_cards_of_one_column_get_names_of_their_own() -> None:
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        ([("mean-0", "age")], "say by which groups to publish the mean of age"),
+        ([("mean-0", "age")], "needs declared bounds"),
         ([("mean-0", "age"), ("mean-0-group", "sex")], "needs declared bounds"),
         (
             [("regress-0", "age"), ("regress-0-bounds", "0,1")],

@@ -135,7 +135,6 @@ def test_a_rehearsal_draws_nothing(call, pupils):
             ["--group", "school", "--proportion", "score"],
             "needs zeros and ones, and 'score' holds other values",
         ),
-        (["--mean", "score", "--bounds", "score=0,1"], "say by which groups"),
         (
             ["--group", "school", "--proportion", "score", "--bounds", "age=0,1"],
             "names 'age', and no statistic",

@@ -131,7 +131,6 @@ def test_a_plan_without_a_grid_has_steps_of_one(
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        ({"by": []}, "needs the features that form them"),
         ({"by": [["score"]]}, "forms the groups"),
         ({"lines": ["30"]}, "a line lies above 0 and at most at 20"),
         ({"lines": ["10", "5"]}, "in growing order"),
@@ -435,22 +434,6 @@ def test_options_ask_for_it(
     capsys.readouterr()
     assert command([*asked, "--line", "age=3", "--mu", "2", "--dry-run"]) == 2
     assert "--line names 'age', and no statistic" in capsys.readouterr().err
-    assert (
-        command(
-            [
-                *asked[:2],
-                "--distribution",
-                "score",
-                "--bounds",
-                "score=0,20",
-                "--mu",
-                "1",
-                "--dry-run",
-            ]
-        )
-        == 2
-    )
-    assert "say by which groups to publish the distribution of score" in capsys.readouterr().err
     assert command([*asked[:6], "--mu", "1", "--dry-run"]) == 2
     assert "needs declared bounds" in capsys.readouterr().err
 

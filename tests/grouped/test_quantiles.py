@@ -456,8 +456,6 @@ def test_requests_are_checked() -> None:
     for bad in ([], [0], [1], ["0.5", "0.5"], ["0.9", "0.1"], "0.5"):
         with pytest.raises(InputError):
             QuantileRequest(outcome, [["a"]], bad)
-    with pytest.raises(InputError, match="need the features"):
-        QuantileRequest(outcome, [])
     with pytest.raises(InputError, match="named twice"):
         QuantileRequest(outcome, [["a"], ["a"]])
     with pytest.raises(InputError, match="no secret"):
@@ -563,7 +561,6 @@ def test_the_command_line_chooses_quantiles_by_state_beside_exact_counties(
         json.loads(capsys.readouterr().out)["quantiles"][0]["noise"]["name"] == "permute and flip"
     )
     for wrong, said in (
-        (["--median", "score", "--mu", "1"], "(--group a)"),
         (
             ["--group", "state", "--mean", "score", "--mu", "1", "--set", "quantile_level=0.9"],
             "works only with --median",

@@ -200,7 +200,6 @@ def test_budgets_are_filled_in_and_shared():
 @pytest.mark.parametrize(
     ("request_", "reason"),
     [
-        (lambda: GroupRequest(Statistic.mean, SCORE, []), "needs the features that form them"),
         (lambda: GroupRequest(Statistic.mean, SCORE, [SCHOOL, SCHOOL]), "named twice"),
         (lambda: GroupRequest(Statistic.mean, SCORE, [["score"]]), "is no secret"),
         (lambda: GroupRequest(Statistic.proportion, SCORE, [SCHOOL]), "leave bounds and grid out"),
@@ -209,7 +208,6 @@ def test_budgets_are_filled_in_and_shared():
             lambda: GroupRequest.from_json({"column": "score", "by": ["school"]}),
             "needs declared bounds",
         ),
-        (lambda: GroupRequest.from_json({"column": "score"}), "a group of a plan needs"),
         (
             lambda: GroupRequest.from_json(
                 {"column": "score", "by": ["a"], "bounds": [0, 1], "grid": "1.5"}

@@ -36,8 +36,7 @@ MAY_REVEAL = {
     "promise/mechanisms/mechanism.py",  # Mechanism.measure
     "promise/mechanisms/canonical_cell.py",
     "promise/mechanisms/exponential.py",
-    "publish/statistics/tables/by_parts/joint.py",  # the same for what lies above parts
-    "publish/statistics/tables/by_parts/separate_steps.py",
+    "publish/statistics/tables/by_parts/table_steps.py",  # the same for what lies above parts
     "publish/phases.py",  # groups counts by bins before a mechanism measures them
     "assess/attacked_pairs.py",  # the two datasets that an auditor brings
 }

@@ -158,10 +158,16 @@ def test_words_put_no_bare_number_before_a_plural():
         "{len(release.sources)} releases",
         "{len(request.tables)} tables",
         "{len(sources)} releases",
+        "{error_text(half_width)} records",  # with decimals
+        "{error_text(off)} steps",
+        "{theirs} steps",
+        "{group.size:,} records",  # spread over the values of a distribution
+        "{group.steps:,} steps",
     }
     package = Path(semidp.__file__).parent
     files = [*package.rglob("*words.py"), *package.rglob("*sentences.py")]
-    files += [*(package / "publish" / "statistics").glob("*/published.py")]
+    for name in ("published.py", "kind.py"):
+        files += [*(package / "publish" / "statistics").glob(f"*/{name}")]
     files.append(package / "promise" / "spaces" / "linked.py")
     bare, counted = [], 0
     for file in files:

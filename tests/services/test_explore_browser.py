@@ -216,7 +216,6 @@ def test_means_medians_and_regressions_are_planned_and_priced(
     browser.open(pupils, DESK, 900)
     add(browser, "mean")
     page.locator("#mean-0").select_option("score")
-    page.get_by_text("say by which groups to publish the mean of score").wait_for()
     page.locator("input[name=mean-0-group][value=school]").check()
     page.get_by_text("needs declared bounds").wait_for()
     page.fill("#mean-0-bounds", "0, 100")

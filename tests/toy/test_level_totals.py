@@ -200,7 +200,11 @@ def test_the_report_the_workbook_and_the_descriptions_show_it(plan: Plan, tmp_pa
     book = openpyxl.load_workbook(tmp_path / "release" / "tables.xlsx")
     assert "total-size" in book.sheetnames
     described = json.loads((tmp_path / "release" / "csv-metadata.json").read_text())
-    (columns,) = [table["tableSchema"]["columns"] for table in described["tables"]]
+    (columns,) = [
+        table["tableSchema"]["columns"]
+        for table in described["tables"]
+        if not table["url"].startswith("exact-")
+    ]
     assert columns[0]["dc:description"] == "the sum of the places of all records' levels"
     assert disagreements(tmp_path / "release") == ()
 

@@ -109,7 +109,8 @@ class ReleaseFiles(ReleaseValue, ABC):
         >>> with tempfile.TemporaryDirectory() as root:
         ...     semidp.run(plan, {"sex": ["f", "m"]}).save(f"{root}/release")
         ...     sorted(file.name for file in Path(f"{root}/release").iterdir())
-        ['csv-metadata.json', 'measurements.csv', 'release.json', 'report.html', 'table.csv']
+        ['csv-metadata.json', 'exact-sex.csv', 'measurements.csv', 'release.json', 'report.html',
+        'table.csv']
         """
         written = self._written_as(form)
         partition = self.partition

@@ -250,6 +250,7 @@ class SeriesAccount:
         """Say whom the series protects.
 
         >>> from semidp.promise.spaces.adjacency import Ball
+        >>> from semidp.promise.spaces.dataspace import DescribedDatasets
         >>> from semidp.promise.tradeoff.budget import zcdp
         >>> account = SeriesAccount(
         ...     Budget.zcdp(1), Series("quarter", Attendance(8, consecutive=True))

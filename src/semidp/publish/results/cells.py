@@ -480,13 +480,13 @@ class StoredFiles(Mapping[str, bytes]):
 
 
 def _build_html_table(
-    title: str, header: Sequence[str], rows: Sequence[Sequence[str]], size: int
+    title: str, header: Sequence[str], rows: Sequence[Sequence[object]], size: int
 ) -> str:
     """The first rows of a table of `size` rows, for notebooks."""
     heads = "".join(f'<th scope="col">{escape(name)}</th>' for name in header)
     lines = []
     for row in rows:
-        cells = "".join(f"<td>{escape(text)}</td>" for text in row)
+        cells = "".join(f"<td>{escape(str(text))}</td>" for text in row)
         lines.append(f"<tr>{cells}</tr>")
     left = size - len(rows)
     more = f"<p>and {left:,} more</p>" if left > 0 else ""

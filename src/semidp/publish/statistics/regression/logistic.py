@@ -386,7 +386,7 @@ def joint_counts(design: Design, dataspace: Dataspace) -> Floats:
     >>> joint_counts(Design.from_schema(table.schema, ["arm", "sex"]), public)
     Traceback (most recent call last):
     semidp.errors.Refused: logistic regression needs exact counts of arm × sex, which are not
-    published: publish them
+    published: publish them (exact=[('arm', 'sex')])
     """
     joint = Margin(*design.features)
     if not dataspace.publishes(joint):
