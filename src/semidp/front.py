@@ -393,6 +393,7 @@ def release(
     label: str | None = None,
     out: Path | str | None = None,
     write: str | None = None,
+    agency: str | None = None,
     dry_run: Literal[False] = False,
     force: bool = False,
     seed: int | None = None,
@@ -452,6 +453,7 @@ def release(  # type: ignore[misc]
     label: str | None = None,
     out: Path | str | None = None,
     write: str | None = None,
+    agency: str | None = None,
     dry_run: bool = False,
     force: bool = False,
     seed: int | None = None,
@@ -568,8 +570,10 @@ def release(  # type: ignore[misc]
     out
         Output folder; appears only when complete. Without it, `Release.save` does so later.
     write
-        File format of tables: csv (default), parquet (default above one million cells), or
-        xlsx for CSV files and a workbook.
+        File format of tables: csv (default), parquet (default above one million cells), xlsx
+        for CSV files and a workbook, or sdmx for CSV and SDMX files.
+    agency
+        The agency that maintains the structures of SDMX files (default: SEMIDP).
     dry_run
         Say what would be published and how large the errors would be. Draws and writes nothing.
         Returns a `DryRun`: print it, or ask it for ``to_json()``.

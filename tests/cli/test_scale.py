@@ -39,7 +39,7 @@ def test_a_release_is_written_as_parquet_and_shown(
         here("release", people, *WORDS, "--write", "csv", "--out", "release", "--force").code == 0
     )
     assert "table.csv" in {file.name for file in (tmp_path / "release").iterdir()}
-    assert "csv, parquet or xlsx, not 'xls'" in one_sentence(
+    assert "csv, parquet, xlsx or sdmx, not 'xls'" in one_sentence(
         here("release", people, *WORDS, "--write", "xls", "--out", "x")
     )
 

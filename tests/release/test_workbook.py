@@ -381,7 +381,7 @@ def test_the_command_reads_and_writes_workbooks(
     assert command(["show", str(tmp_path / "out"), "--quiet"]) == 0
     capsys.readouterr()
     assert command([*words, "--write", "ods", "--out", str(tmp_path / "other")]) == 2
-    assert "tables are written as csv, parquet or xlsx, not 'ods'" in capsys.readouterr().err
+    assert "tables are written as csv, parquet, xlsx or sdmx, not 'ods'" in capsys.readouterr().err
 
 
 SENTENCES = "could not be read as a workbook|the first row of .* is empty"

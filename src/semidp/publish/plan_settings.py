@@ -28,7 +28,7 @@ from semidp.publish.linked_survey import computed_features, linked_units, with_u
 from semidp.publish.missing_outcomes import with_missing
 from semidp.publish.pipeline import RunOptions
 from semidp.publish.plan import Plan, read_declarations
-from semidp.publish.presentation import Presentation
+from semidp.publish.presentation import AGENCY, Presentation
 from semidp.publish.resources import memory_from
 from semidp.publish.results.cells import Form, form_named
 from semidp.publish.results.place_maps import PlaceMap
@@ -40,7 +40,7 @@ from semidp.publish.sources.readings import DATES, are_dates, date_bins, months
 from semidp.publish.statistics.protocol.requests import Request
 
 _LONGEST_TEXT = 2**26  # characters of a plan or schema
-_EXCEL = "xlsx"
+_EXCEL, _SDMX = "xlsx", "sdmx"
 
 
 def build_plan(given: Given, requests: Iterable[Any]) -> Plan:
@@ -466,16 +466,20 @@ def build_run_options(
 
 def _read_form(write: str | None) -> Form | None:
     """Return the form of the files that commands read; None if none was chosen."""
-    # A workbook is for people; commands still read CSV files next to it.
-    if write in (None, _EXCEL):
+    # A workbook is for people and SDMX for exchange; commands still read CSV files next to them.
+    if write in (None, _EXCEL, _SDMX):
         return None if write is None else Form.csv
     try:
         return form_named(write)
     except InputError:
-        raise InputError(f"tables are written as csv, parquet or xlsx, not {write!r}") from None
+        raise InputError(
+            f"tables are written as csv, parquet, xlsx or sdmx, not {write!r}"
+        ) from None
 
 
 def _read_presentation(given: Given) -> Presentation:
+    if given.has("agency") and given["write"] != _SDMX:
+        raise InputError("⟨agency⟩ is that of SDMX files: give ⟨write sdmx⟩ too")
     return Presentation(
         title=given["title"],
         contact=given["contact"],
@@ -483,6 +487,7 @@ def _read_presentation(given: Given) -> Presentation:
         round_to=given["round_to"],
         mark_below=given["mark_below"],
         workbook=given["write"] == _EXCEL,
+        sdmx=given["agency"] or AGENCY if given["write"] == _SDMX else None,
         places=read_places(given),
     )
 

@@ -2,6 +2,7 @@
 exact files, and what is said of the pairs of datasets that are compared.
 """
 
+import re
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -16,6 +17,9 @@ from semidp.publish.results.place_maps import PlaceMap
 
 WORKBOOK = "tables.xlsx"
 """What the workbook of a release is called."""
+
+AGENCY = "SEMIDP"
+"""The agency of SDMX files, unless a release names its own."""
 
 MOST_ROWS = 2**20 - 1
 """The rows that a sheet holds below its header."""
@@ -56,6 +60,9 @@ class Presentation:
         Mark counts below this number, on the page and in the workbook.
     workbook
         Whether a workbook of all tables is written beside the other files.
+    sdmx
+        The agency that maintains the SDMX files that are written beside the others; none are
+        written unless given.
     places
         The outlines of places, for maps; a mapping may name their file.
 
@@ -77,6 +84,7 @@ class Presentation:
     round_to: int | None = None
     mark_below: int | None = None
     workbook: bool = False
+    sdmx: str | None = None
     places: PlaceMap | None = None
 
     def __post_init__(self) -> None:
@@ -91,6 +99,8 @@ class Presentation:
                 )
         if len(self.notes) > _MOST_NOTES:
             raise InputError(f"a release has at most {_MOST_NOTES} notes")
+        if self.sdmx is not None:
+            check_agency(self.sdmx)
         numbers = {
             "counts are rounded to multiples of": self.round_to,
             "counts are marked below": self.mark_below,
@@ -135,6 +145,7 @@ class Presentation:
             "round_to": self.round_to,
             "mark_below": self.mark_below,
             "workbook": self.workbook,
+            "sdmx": self.sdmx,
             "map": self.places is not None,
             "map_key": None if self.places is None else self.places.key,
         }
@@ -178,6 +189,22 @@ class Presentation:
 
 AS_USUAL = Presentation()
 """Nothing said beside the numbers, and all of them shown as they are."""
+
+
+def check_agency(agency: str) -> str:
+    """Return the id of an agency; refuse one that SDMX does not take.
+
+    >>> check_agency("my office")
+    Traceback (most recent call last):
+    semidp.errors.InputError: an SDMX agency is called by letters, digits, - and _, such as ESTAT or
+    ESTAT.B1, not 'my office'
+    """
+    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]*(\.[A-Za-z][A-Za-z0-9_-]*)*", str(agency)):
+        raise InputError(
+            "an SDMX agency is called by letters, digits, - and _, such as ESTAT or ESTAT.B1, not"
+            f" {agency!r}"
+        )
+    return agency
 
 
 def round_to_base(number: float, base: int) -> int:

@@ -33,6 +33,7 @@ from semidp.publish.release_files import (
 from semidp.publish.release_value import SOURCES
 from semidp.publish.results.cells import METADATA, Columns, StoredFiles, csvw
 from semidp.publish.results.place_maps import MAP
+from semidp.publish.sdmx import STRUCTURE
 from semidp.publish.signing import SIGNATURE, SUMS
 from semidp.publish.sources.opening import Source
 from semidp.publish.statistics.parts import PARTS
@@ -428,6 +429,11 @@ class _Check:
         folder.
         """
         described = {METADATA}
+        if self.release.sdmx is not None:
+            described.add(STRUCTURE)
+            structure = StoredFiles(folder, (STRUCTURE,)).get(STRUCTURE)
+            if structure != self.release.sdmx.structure():
+                self.findings.wrong.append(f"{STRUCTURE} describes other files than it has")
         if self.release.presentation.workbook:
             described.add(WORKBOOK)
             self._workbook(folder / WORKBOOK)

@@ -10,7 +10,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -30,12 +30,19 @@ from semidp.publish.exact_totals import ExactTotals, exact_totals
 from semidp.publish.folders import discard_unfinished, new_folder
 from semidp.publish.measured_results import publish, read_measurements
 from semidp.publish.plan import Plan
-from semidp.publish.presentation import AS_USUAL, WORKBOOK, Presentation, check_installed
+from semidp.publish.presentation import (
+    AGENCY,
+    AS_USUAL,
+    WORKBOOK,
+    Presentation,
+    check_installed,
+)
 from semidp.publish.release_value import SOURCES, ReleaseValue
 from semidp.publish.results.cells import METADATA, Columns, Form, StoredFiles, csvw, form_named
 from semidp.publish.results.place_maps import MAP, PlaceMap
 from semidp.publish.results.published_table import Contradiction
 from semidp.publish.results.sections import Section
+from semidp.publish.sdmx import STRUCTURE, SdmxFiles
 from semidp.publish.signing import SIGNATURE, SUMS
 from semidp.publish.statistics.parts import (
     PARTS,
@@ -96,7 +103,8 @@ class ReleaseFiles(ReleaseValue, ABC):
             Also replace a release, in a folder that holds no other file.
         form
             How cells are written, ``"csv"`` or ``"parquet"``; tables from a million cells on as
-            Parquet unless given. ``"xlsx"`` writes CSV and a workbook beside it (needs openpyxl).
+            Parquet unless given. ``"xlsx"`` writes CSV and a workbook beside it (needs openpyxl),
+            ``"sdmx"`` CSV and SDMX files.
         progress
             Told what is going on.
 
@@ -143,12 +151,12 @@ class ReleaseFiles(ReleaseValue, ABC):
         """Return the release as it is written in a form."""
         if form is None:
             return self
-        if form == "xlsx":
-            check_installed()
-            self.refuse_parts("workbooks")
-            return replace(
-                self, form=Form.csv, presentation=replace(self.presentation, workbook=True)
-            )
+        if form in ("xlsx", "sdmx"):
+            added: dict[str, Any] = {"workbook": True} if form == "xlsx" else {"sdmx": AGENCY}
+            if form == "xlsx":
+                check_installed()
+            self.refuse_parts("workbooks" if form == "xlsx" else "SDMX files")
+            return replace(self, form=Form.csv, presentation=replace(self.presentation, **added))
         return replace(self, form=form_named(form))
 
     def columns_by_file(self) -> dict[str, Columns]:
@@ -158,7 +166,15 @@ class ReleaseFiles(ReleaseValue, ABC):
             files |= result.files(self.form)
         for total, name in self.exact_files():
             files[name] = total.columns()
+        if self.sdmx is not None:
+            files |= self.sdmx.columns
         return files
+
+    @cached_property
+    def sdmx(self) -> SdmxFiles | None:
+        """Its SDMX files, where it has them."""
+        agency = self.presentation.sdmx
+        return None if agency is None else SdmxFiles(self, agency)
 
     def exact_files(self) -> list[tuple[ExactTotals, str]]:
         """Return the exact totals, each with the name of its file."""
@@ -178,6 +194,9 @@ class ReleaseFiles(ReleaseValue, ABC):
         if described is not None:
             (folder / METADATA).write_bytes(described)
             names.append(METADATA)
+        if self.sdmx is not None:
+            (folder / STRUCTURE).write_bytes(self.sdmx.structure())
+            names.append(STRUCTURE)
         if self.presentation.workbook:
             progress("writing the workbook", 0, None)
             self.write_workbook(folder / WORKBOOK)

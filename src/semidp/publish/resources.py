@@ -46,6 +46,7 @@ GROUP_DISK = 400  # a group of a statistic: its row in a file, on the page and i
 SHOWN_DISK = 220  # a cell that the page shows
 LISTED_DISK = 50  # a level or an exact total in release.json
 SHEET_DISK, WORKBOOK_DISK = 100, 50_000  # a cell of a workbook, and the rest of it
+SDMX_DISK = 250  # two observations of a cell
 OUTLINES_DISK = 6  # files as large as the map: itself, and the panels on the page
 BASE_SECONDS, CELL_SECONDS = 2.0, 1.5e-6
 PART_BYTES, PART_SECONDS = 200, 8e-6  # a cell that is measured part by part
@@ -131,6 +132,8 @@ class ResourceEstimate:
         disk = self.other_disk
         if presentation.workbook:
             disk += WORKBOOK_DISK + SHEET_DISK * self.cells
+        if presentation.sdmx is not None:
+            disk += SDMX_DISK * self.cells
         if presentation.places is not None:
             disk += OUTLINES_DISK * len(json.dumps(presentation.places.to_json()))
         return replace(self, other_disk=disk)

@@ -378,11 +378,18 @@ RUNNING = (
     ),
     Setting(
         "write",
-        "File format of tables: csv (default), parquet (default above one million cells), or"
-        " xlsx for CSV files and a workbook.",
+        "File format of tables: csv (default), parquet (default above one million cells), xlsx"
+        " for CSV files and a workbook, or sdmx for CSV and SDMX files.",
         Shape.text,
-        "csv|parquet|xlsx",
+        "csv|parquet|xlsx|sdmx",
         Panel.output,
+    ),
+    Setting(
+        "agency",
+        "The agency that maintains the structures of SDMX files (default: SEMIDP).",
+        Shape.text,
+        "ID",
+        needs=("write",),
     ),
     Setting(
         "dry_run",

@@ -30,6 +30,7 @@ from semidp.publish.release_value import SOURCES
 from semidp.publish.results.cells import METADATA
 from semidp.publish.results.place_maps import MAP
 from semidp.publish.results.texts import name_tradeoff
+from semidp.publish.sdmx import STRUCTURE
 from semidp.publish.side_information import change
 from semidp.publish.statistics.parts import Partition
 from semidp.publish.statistics.protocol.requests import Forecast
@@ -302,6 +303,9 @@ def files(release: ReleaseFiles) -> list[tuple[str, str]]:
                 "all tables and exact totals as a workbook, with a first sheet on what they are",
             )
         )
+    if release.sdmx is not None:
+        words += [(name, "the same as SDMX-CSV") for name in release.sdmx.columns]
+        words.append((STRUCTURE, "what the SDMX files hold: data structures and code lists"))
     if release.presentation.places is not None:
         words.append((MAP, "the outlines of the places on the maps"))
     words.append(("release.json", "the plan, the exact totals and the guarantee, for machines"))

@@ -90,9 +90,11 @@ def run_blocks(
         noted = unfinished.read_notes()
         if plan is None:
             plan, partition, options = _read_asked(noted, options)
-        if partition is not None and options.resolved_presentation.workbook:
+        shown = options.resolved_presentation
+        if partition is not None and (shown.workbook or shown.sdmx is not None):
+            what = "a workbook is" if shown.workbook else "SDMX files are"
             raise InputError(
-                "a workbook is written of a release in one piece: leave it out, or the partition"
+                f"{what} written of a release in one piece: leave that out, or the partition"
             )
         if noted.get("whole") is True:
             _refuse_other_plan(noted, plan, partition)
