@@ -76,7 +76,7 @@ def test_too_little_memory_is_refused_before_the_source_is_opened(
 def test_a_rehearsal_says_what_it_would_take(here: Semidp, people: Path) -> None:
     done = here("release", people, *WORDS, "--dry-run")
     assert (
-        "would take about 285 MB of memory, 1 MB of disk and 2 s, not counting the time to read"
+        "would take about 300 MB of memory, 1 MB of disk and 2 s, not counting the time to read"
         in done.out
     )
     needs = here("release", people, *WORDS, "--dry-run", "--format", "json").json["needs"]

@@ -3,6 +3,7 @@ measurement, the same files.
 """
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -167,6 +168,74 @@ def test_a_release_is_written_off(here: Path, capsys: pytest.CaptureFixture[str]
     assert command(["discard", "release"]) == 2
     assert command(["release", "people.csv", *ASKED]) == 0
     assert charges() == 2
+
+
+RECORDS = (
+    *("microdata", "people.csv", "--columns", "sex,region", "--exact", "sex", "--rho", "1/10"),
+    *("--levels", "region=n,s", "--ledger", "ledger.json", "--out", "records.csv"),
+    *("--seconds", "0.1"),
+)
+
+
+def test_records_that_fail_do_not_cost_their_release_again(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    again = "semidp synthesize records_release --out records.csv"
+    with pytest.MonkeyPatch.context() as full_disk:
+        full_disk.setattr(Release, "save_records", broken)
+        assert command([*RECORDS]) == 2
+    said = capsys.readouterr().err
+    assert f"the release records_release is in place: {again} writes its records at no" in said
+    assert command([*RECORDS]) == 2
+    assert (
+        f"records_release already exists ({again} writes records of it" in capsys.readouterr().err
+    )
+    assert command(again.split()[1:]) == 0
+    assert Path("records.csv").read_text().startswith("sex,region\n")
+    assert charges() == 1
+    assert command([*RECORDS, "--out", "within/records.csv", "--release", "within"]) == 2
+    assert "choose an --out outside of its folder" in capsys.readouterr().err
+    assert charges() == 1
+
+
+def test_microdata_is_finished_and_says_how_to_get_its_records(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.MonkeyPatch.context() as full_disk:
+        full_disk.setattr(Release, "report_html", broken)
+        assert command([*RECORDS]) == 2
+    Path("people.csv").unlink()
+    capsys.readouterr()
+    assert command(["resume", "records_release"]) == 0
+    assert "semidp synthesize records_release --out" in capsys.readouterr().out
+    assert command(["synthesize", "records_release", "--out", "records.csv"]) == 0
+    assert charges() == 1
+
+
+def test_only_the_charge_of_the_unfinished_run_can_be_finished(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A release that was made, one that was lost, and one that is unfinished share a place."""
+    assert command(["release", "people.csv", *ASKED]) == 0
+    for number in (2, 3):
+        with pytest.MonkeyPatch.context() as full_disk:
+            full_disk.setattr(Release, "report_html", broken)
+            assert command(["release", "people.csv", *ASKED, "--force"]) == 2
+        if number == 2:  # somebody removes what is unfinished by hand
+            for left in here.glob(".semidp-release*"):
+                shutil.rmtree(left) if left.is_dir() else left.unlink()
+    capsys.readouterr()
+    assert command(["ledger", "ledger.json", "--format", "json"]) == 0
+    listed = {each["number"]: each for each in json.loads(capsys.readouterr().out)["unclaimed"]}
+    assert {*listed} == {2, 3}
+    assert "nothing of it is left" in listed[2]["how"]
+    assert "once the unfinished release there is finished" in listed[2]["how"]
+    assert "semidp resume" in listed[3]["how"]
+    assert command(["resume", "release"]) == 0
+    assert command(["discard", "release", "--ledger", "ledger.json"]) == 0
+    capsys.readouterr()
+    assert command(["ledger", "ledger.json"]) == 0
+    assert "unclaimed" not in capsys.readouterr().out
 
 
 def test_what_a_charge_has_left_nowhere_is_written_off_in_its_ledger(

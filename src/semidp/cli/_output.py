@@ -265,13 +265,13 @@ def notice(sentence: str) -> None:
 
 
 @contextlib.contextmanager
-def naming_options(force: bool) -> Iterator[None]:
+def naming_options(force: bool, option: str = "--out") -> Iterator[None]:
     """Say with which options to write elsewhere, where something is in the way."""
     try:
         yield
     except Occupied as error:
         replacing = ", or replace it with --force" if error.replaceable and not force else ""
-        raise InputError(f"{error.message}: choose another --out{replacing}") from None
+        raise InputError(f"{error.message}: choose another {option}{replacing}") from None
 
 
 @contextlib.contextmanager

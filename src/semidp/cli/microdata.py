@@ -1,18 +1,30 @@
 """``semidp microdata``: from data to a file of records and its release, in one command."""
 
+import contextlib
+import shlex
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import semidp.cli._options as o
 from semidp.cli._command import command, option
-from semidp.cli._output import in_place, naming_options, print_json, print_rows, progress_bar
+from semidp.cli._output import (
+    complain,
+    in_place,
+    interrupt_notes,
+    naming_options,
+    print_json,
+    print_rows,
+    progress_bar,
+)
 from semidp.cli.release import carry_out, mark_not_private, print_release
 from semidp.cli.synthesize import first_interrupt, lines
-from semidp.errors import InputError
+from semidp.errors import InputError, Occupied, SemidpError
 from semidp.inference.records.record_search import SECONDS
 from semidp.inference.records.record_writing import written_files
 from semidp.inference.records.synthetic import about_file, check_records, numbered_files
+from semidp.promise.files import plain_errors
 from semidp.publish.folders import check_place
 from semidp.publish.plan_settings import (
     build_microdata_plan,
@@ -67,12 +79,25 @@ def microdata(
     if out is None:
         raise InputError("say where to write the records: --out people_synthetic.csv")
     folder = out.with_name(f"{out.stem}_release") if release is None else release
+    if folder.resolve() in (out.resolve(), *out.resolve().parents):
+        raise InputError(
+            "a release is read again as it was written: choose an --out outside of its folder"
+        )
     given = options.given
     inputs = [Path(path) for path in local_paths(data, given["from_table"])]
     with naming_options(given["force"]):
         for path in numbered_files(out, files):
             check_records(path, force=given["force"])
-        check_place(folder, force=given["force"], ours=release_files, inputs=inputs)
+    again = shlex.join(["semidp", "synthesize", str(folder), "--out", str(out)])
+    with naming_options(given["force"], "--release"):
+        try:
+            check_place(folder, force=given["force"], ours=release_files, inputs=inputs)
+        except Occupied as error:
+            if not error.replaceable:
+                raise
+            # To replace a release is to pay again, which records of it do not need.
+            said = f"{error.message} ({again} writes records of it at no cost)"
+            raise Occupied(said, replaceable=True) from None
     running = replace(build_run_options(given), out=folder, ledger=None, inputs=inputs)
     base = describe(given).with_values_read()
     with progress_bar(printing.quiet) as progress, open_data(given, base, data) as source:
@@ -85,7 +110,11 @@ def microdata(
             command=o.note_command(data, given),
         )
         done, told = carry_out(plan, source, running, None, printing, progress)
-    with first_interrupt() as interrupted, progress_bar(printing.quiet) as progress:
+    with (
+        _records_said(folder, out, f"{again} writes its records at no further cost"),
+        first_interrupt() as interrupted,
+        progress_bar(printing.quiet) as progress,
+    ):
         about = done.save_records(
             out,
             force=given["force"],
@@ -95,7 +124,7 @@ def microdata(
             progress=progress,
             stop=interrupted,
         )
-    with in_place(f"the file {out} and the release {folder}"):
+    with in_place(f"the file {out} of the release {folder}"):
         if printing.silent:
             mark_not_private(done)
             return
@@ -106,6 +135,21 @@ def microdata(
             return
         print_release(done, printing, str(folder / REPORT), told)
         print_rows([*lines(about), ("written", written_files(out, files))], width=10)
+
+
+@contextlib.contextmanager
+def _records_said(folder: Path, out: Path, note: str) -> Iterator[None]:
+    """Say where records fail that their release is in place, and need not be paid for again."""
+    interrupt_notes.append(lambda: note)
+    try:
+        with plain_errors(out):
+            yield
+    except SemidpError as error:
+        raise InputError(f"{error.message}; the release {folder} is in place: {note}") from None
+    except Exception:
+        complain(f"the release {folder} is in place: {note}")
+        raise
+    interrupt_notes.pop()  # an interrupt says it later
 
 
 def _split(text: str | None) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import semidp.cli._options as o
 from semidp.cli._command import argument, command, option
-from semidp.cli._output import echo, in_place, print_json, progress_bar
+from semidp.cli._output import echo, in_place, print_json, print_rows, progress_bar
 from semidp.cli.release import ask_password, carry_out, print_release
 from semidp.errors import InputError
 from semidp.promise.accounting.ledger import Ledger
@@ -63,6 +63,9 @@ def resume(
     with in_place(f"the release {out}"):
         if not printing.silent:
             print_release(done, printing, str(out / REPORT), told)
+            if done.plan.microdata is not None and not printing.json:
+                again = f"semidp synthesize {shlex.quote(str(out))} --out people.csv"
+                print_rows([("records", f"{again} writes them at no further cost")])
 
 
 def _find_ledger(noted: Any, said: dict[str, Any], given: Path | None) -> Path | None:
@@ -128,6 +131,15 @@ def discard(
     echo(f"discarded  what was unfinished of {out}: nothing was released{stands}")
 
 
+def _is_left(place: Path, run_name: str) -> bool:
+    """Whether what is unfinished at a place is of one run; what cannot be read may be."""
+    try:
+        left = Unfinished.from_notes(place)
+    except InputError:
+        return True
+    return left is not None and left.run_name == run_name
+
+
 def explain_unclaimed(book: Ledger) -> list[dict[str, Any]]:
     """Return the charges of a ledger that no release has claimed, each with how it is finished or
     written off.
@@ -136,7 +148,8 @@ def explain_unclaimed(book: Ledger) -> list[dict[str, Any]]:
     for number, charge in enumerate(book.account().charges, start=1):
         run = charge.run or {}
         place = run.get("place")
-        left = place is not None and is_unfinished(place)
+        is_busy = place is not None and is_unfinished(place)
+        left = place is not None and is_busy and _is_left(Path(place), run["name"])
         is_open = charge.run is not None and run["measured"] is None
         if run.get("written_off") is True or not (is_open or left):
             continue
@@ -147,5 +160,7 @@ def explain_unclaimed(book: Ledger) -> list[dict[str, Any]]:
             how = f"semidp resume {folder} finishes it, semidp discard {folder} writes it off"
         else:
             how = f"nothing of it is left: semidp discard {folder} --ledger {file} writes it off"
+            if is_busy:  # it would be discarded, too
+                how += ", once the unfinished release there is finished"
         unclaimed.append({"number": number, "label": charge.label, "place": place, "how": how})
     return unclaimed

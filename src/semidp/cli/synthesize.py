@@ -140,7 +140,7 @@ def _write_linked(
         done = load_consistent(Release, folder)
         printing.warn((*done.scope.warnings, *done.scope.disclosures))
         both = save_linked_records(done, paths, choose_randomness(seed), force=force)
-    with in_place(f"the files {paths[0]} and {paths[1]}"):
+    with in_place(f"the pair of files {paths[0]} and {paths[1]}"):
         if printing.silent:
             mark_not_private(done)
         elif printing.json:

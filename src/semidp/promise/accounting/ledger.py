@@ -455,7 +455,8 @@ def _read_charges(
         run = document.get("runs", {}).get(entry.get("nonce"))
         if run is not None and not {"session", "measured"} <= {*run}:
             raise TypeError("a run has its latest session, and what it measured")
-        charge = replace(Charge.from_entry(entry, spaces), run=run)
+        named = None if run is None else {**run, "name": entry["nonce"]}
+        charge = replace(Charge.from_entry(entry, spaces), run=named)
         if (charge.periods is not None) != of_series:
             raise TypeError("the charges of a series have their periods, and no others")
         charges = charged[charge.periods][0] if charge.periods in charged else {}
