@@ -54,6 +54,27 @@ def test_an_entry_alone_explains_nothing() -> None:
     assert unexplained(["Tulap", "Recursive"], text) == ["Tulap"]
 
 
+def find_missing_files(text: str) -> list[str]:
+    """Return the files of code that a text names and the repository does not have."""
+    folders = ("src", "tests", "proofs", "benchmarks", "supply")
+    here = []
+    for folder in folders:
+        here += [f"/{file.relative_to(ROOT).as_posix()}" for file in (ROOT / folder).rglob("*.*")]
+    named = sorted(set(re.findall(r"`([\w/]+\.(?:py|v))`", text)))
+    return [name for name in named if not any(file.endswith(f"/{name}") for file in here)]
+
+
+def test_every_file_that_a_page_names_exists() -> None:
+    pages = [*DOCS.glob("*.md"), ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
+    text = "\n".join(page.read_text(encoding="utf-8") for page in pages)
+    assert text.count(".py`") > 20
+    assert find_missing_files(text) == []
+
+
+def test_a_file_that_is_gone_is_missing() -> None:
+    assert find_missing_files("`adjacency.py` and `spaces/graver.py`") == ["spaces/graver.py"]
+
+
 def test_every_page_is_in_the_navigation() -> None:
     pages = {page.relative_to(DOCS).as_posix() for page in DOCS.rglob("*.md")}
     listed = re.findall(r"[\w/]+\.md", SITE)
