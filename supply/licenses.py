@@ -5,6 +5,7 @@ from importlib.metadata import PackageNotFoundError, metadata
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
+PAGE = ROOT / "docs" / "licenses.md"
 HEADING = """# Licenses of what semidp installs
 
 `make sbom` writes this page from the metadata of the packages in `requirements.lock`, next to a
@@ -25,12 +26,18 @@ def list_locked() -> dict[str, str]:
     return locked
 
 
-def name_license(package: str) -> str:
+def list_known() -> dict[tuple[str, str], str]:
+    """Licenses on the page as it is, by package and version."""
+    rows = re.findall(r"^\| (\S+) \| (\S+) \| (.*) \|$", PAGE.read_text(), re.MULTILINE)
+    return {(name, version): license for name, version, license in rows}
+
+
+def name_license(package: str, known: str | None) -> str:
     """The license that a package states: its expression, else its classifiers, else its text."""
     try:
         facts = metadata(package)
     except PackageNotFoundError:  # locked for another system
-        return "not installed here"
+        return known or "not installed here"
     expression = facts.get("License-Expression")
     if expression:
         return expression
@@ -44,8 +51,9 @@ def name_license(package: str) -> str:
 
 
 if __name__ == "__main__":
-    rows = [
-        f"| {name} | {version} | {name_license(name).replace('|', '/')} |"
-        for name, version in list_locked().items()
-    ]
-    (ROOT / "docs" / "licenses.md").write_text(HEADING + "\n".join(rows) + "\n")
+    known = list_known()
+    rows = []
+    for name, version in list_locked().items():
+        license = name_license(name, known.get((name, version))).replace("|", "/")
+        rows.append(f"| {name} | {version} | {license} |")
+    PAGE.write_text(HEADING + "\n".join(rows) + "\n")

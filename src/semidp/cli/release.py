@@ -15,7 +15,7 @@ import typer
 from attrs import evolve
 
 import semidp.cli._options as o
-from semidp.cli._command import argument, command, option
+from semidp.cli._command import argument, command, flag, option
 from semidp.cli._output import (
     charge_said,
     echo,
@@ -29,6 +29,7 @@ from semidp.cli._output import (
     watch_folder,
 )
 from semidp.errors import InputError
+from semidp.present.card import ReleaseCard, describe_release
 from semidp.present.disclosure_words import disclosure_notice
 from semidp.present.dry_run import DryRun, found_budget, rehearse
 from semidp.present.release import Release
@@ -222,6 +223,11 @@ def show(
     page: Path | None = option(
         "Write the report with these maps to this file, outside of the release.", "HTML"
     ),
+    card: bool = flag(
+        "--card",
+        "Print a card instead: what NIST SP 800-226 asks about a privacy claim, and an entry for"
+        " the public registry of deployments. What only you know is left blank.",
+    ),
     printing: o.Printing,
 ) -> None:
     """Print what a release holds and guarantees.
@@ -242,6 +248,13 @@ def show(
     }
     places = read_places(Given({"map": map, "map_key": map_key}))
     _check_page(folder, page, places)
+    if card:
+        if places is not None:
+            raise InputError("a card has no map: ask for one of them")
+        _print_card(
+            describe_release(done, rechecked, None if verify is None else str(verify)), printing
+        )
+        return
     if places is not None:
         refuse_map(places, done.scope.dataspace)
     print_release(done, printing, str(folder / REPORT), word="report", **more)
@@ -252,6 +265,16 @@ def show(
         drawn = [] if page is None else [("written", str(page))]
         print_rows([*drawn, *signed, *wrong, *_on_trust(rechecked, verify)])
     if rechecked.disagreements:
+        raise typer.Exit(DISAGREES)
+
+
+def _print_card(card: ReleaseCard, printing: o.Printing) -> None:
+    """Print a card; the release may be one that contradicts itself."""
+    if printing.json:
+        print_json(card.to_json())
+    else:
+        echo(card.markdown())
+    if card.faults:
         raise typer.Exit(DISAGREES)
 
 
