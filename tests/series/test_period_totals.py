@@ -17,11 +17,16 @@ Record = tuple[str, str, str]
 
 
 def prepare(
-    records: str, exact: list[str], table: list[str], adjacency: str, levels: str = "xz"
+    records: str,
+    exact: list[str],
+    table: list[str],
+    adjacency: str,
+    levels: str = "xz",
+    sexes: str = "fm",
 ) -> tuple[sd.Guarantee, list[Mechanism]]:
     """A table of one period with these totals; each letter of `records` is a record's sex."""
     data = {"sex": [*records], "age": [*"yoy"], "kind": [*"xzx"]}
-    features = [sd.Feature("sex", "fm"), sd.Feature("age", "yo"), sd.Feature("kind", levels)]
+    features = [sd.Feature("sex", sexes), sd.Feature("age", "yo"), sd.Feature("kind", levels)]
     used = [one for one in features if one.name in {*exact, *table}]
     plan = sd.Plan([TableRequest(table, sd.Budget.gdp(1))], exact, used, adjacency=adjacency)
     prepared = sd.prepare(plan, {one.name: data[one.name] for one in used})
@@ -94,6 +99,45 @@ def test_every_period_counts_as_if_all_totals_were_exact(adjacency, table):
         assert under_all >= stated * 0.99
     helpers = 2
     assert f"each with up to {helpers} others" in account.describe()
+
+
+def test_a_column_with_one_level_elsewhere_may_have_more_in_a_period_without_it():
+    """2021 has women alone, and their number; 2020 has no column of sexes, and may have both."""
+    account = SeriesAccount(sd.Budget.gdp(9), Series("year", Attendance(1)))
+    guarantee, mechanisms = prepare("ffm", [], ["kind"], "worst-case")
+    account = add(account, guarantee, mechanisms, 2020)
+    alone = float(account.find_worst()[0])
+    account = add(account, *prepare("fff", ["sex"], ["kind"], "worst-case", sexes="f"), 2021)
+    stated = float(account.measure(account.costs[0].spent))
+    truth = find_largest_move(["sex"], ["kind"], 2, "worst-case") / float(mechanisms[0].scale) ** 2
+    assert alone * (1 + 1e-9) < truth <= stated * (1 + 1e-9)  # alone: the twin
+    assert "each with up to 1 other" in account.describe()
+
+
+def test_a_nested_column_with_one_child_elsewhere_may_have_more():
+    """2021 has one county of one state; 2020 has states alone, and may have more counties."""
+    county = sd.Feature.from_paths(["state", "county"], [("A", "a1")])
+    account = SeriesAccount(sd.Budget.gdp(9), Series("year", Attendance(1)))
+    for year, feature, exact in ((2020, sd.Feature("state", "A"), []), (2021, county, ["county"])):
+        data = {"state": [*"AAA"], "county": ["a1"] * 3, "kind": [*"xzx"]}
+        features = [feature, sd.Feature("kind", "xz")]
+        plan = sd.Plan([TableRequest(["kind"], sd.Budget.gdp(1))], exact, features)
+        used = {name: data[name] for one in features for name in one.names}
+        prepared = sd.prepare(plan, used)
+        account = add(account, prepared.guarantee, list(prepared.mechanisms), year)
+    assert account.counted[Periods("year", (2020,))].adjacency == sd.Ball(2)
+
+
+def test_totals_that_are_known_by_name_are_the_same_in_every_period():
+    named = sd.Guarantee(
+        sd.Dataspace.from_description("state totals"), sd.Ball(2), sd.Budget.gdp(1).tradeoff()
+    )
+    flat = prepare("ffm", ["sex"], ["kind"], "worst-case")
+    for order in (((named, []), flat), (flat, (named, []))):
+        account = SeriesAccount(sd.Budget.gdp(9), Series("year", Attendance(1)))
+        account = add(account, *order[0], 2020)
+        with pytest.raises(sd.Refused, match="the exact totals of every period"):
+            add(account, *order[1], 2021)
 
 
 def test_the_order_of_periods_does_not_matter_and_declared_totals_count_at_once():

@@ -168,6 +168,23 @@ def test_a_constant_feature_with_exact_totals_charges_all_periods():
     assert bounds == {(): 2, ("sex",): periods}
 
 
+def test_constant_features_may_need_more_others_than_a_promise_has():
+    """Charging all periods bounds pairs of the promise. Other histories can be further apart."""
+    members = ((0, 1), (0, 2), (1, 2, 3, 4))  # everybody in at most two periods
+    sexes = "fmmff"  # of each person, in all periods
+    totals = [sorted(sexes[person] for person in period) for period in members]
+    changes = []
+    for other in itertools.product("fm", repeat=5):
+        alike = [
+            sorted(other[person] for person in period) == t
+            for period, t in zip(members, totals, strict=True)
+        ]
+        if all(alike) and other[0] != sexes[0]:
+            changes.append([sum(other[p] != sexes[p] for p in period) for period in members])
+    assert changes == [[2, 2, 4]]  # the only history in which person 0 has the other sex
+    assert calibrate("fm", Fraction(1), "worst-case").guarantee.adjacency.a == 2
+
+
 def test_totals_of_other_features_are_refused_in_later_periods():
     account = SeriesAccount(sd.Budget.gdp(9), Series("year", Attendance(2), (("sex",),)))
     account = account.add_charge(

@@ -41,7 +41,7 @@ def ledger(
     ),
     pattern: o.Text = option("The periods of a panel: in, out, in.", "4-8-4"),
     invariant: o.Texts = option(
-        "A margin that every period publishes exactly; repeat it.", "A[,B]", "--exact"
+        "Exact totals that periods may publish; repeat it.", "A[,B]", "--exact"
     ),
     constant: o.Texts = option("A column that never changes for a person; repeat it.", "COLUMN"),
     each_period: o.Text = option(

@@ -102,9 +102,29 @@ def _find_features(asked: set[str], known: Schema, features: Iterable[Feature]) 
     needed, found = asked.difference(known.names), []
     for feature in sorted(features, key=lambda one: (-len(one.names), -len(one.levels))):
         if not needed.isdisjoint(feature.names):
-            found.append(feature)
+            found.append(_allow_other_levels(feature, {*known.names}))
             needed.difference_update(feature.names)
     return found
+
+
+def _allow_other_levels(feature: Feature, known: set[str]) -> Feature:
+    """A feature with a second level wherever a period has only one, below the depths that are
+    known: other periods may have more, and totals of one level would seem to bind nobody.
+    """
+    paths = feature.paths()
+    added: list[tuple[str, ...]] = []
+    for depth in range(len(known.intersection(feature.names)), len(feature.names)):
+        children: dict[tuple[str, ...], set[str]] = {}
+        for path in paths:
+            children.setdefault(path[:depth], set()).add(path[depth])
+        for node, labels in children.items():
+            if len(labels) == 1:
+                other = f"not {min(labels)}"
+                added.append((*node, *(other,) * (len(feature.names) - depth)))
+    if not feature.above:
+        levels = [label for (label,) in (*paths, *added)]
+        return Feature(feature.name, levels) if added else feature
+    return Feature.from_paths(feature.names, [*paths, *added], repeat=True) if added else feature
 
 
 def _leave_room(schema: Schema, margins: Iterable[Margin], n: int) -> Dataspace | None:

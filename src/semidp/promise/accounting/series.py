@@ -439,11 +439,17 @@ class SeriesAccount:
 
     def _refuse_other_totals(self, dataspace: Datasets, periods: Periods) -> None:
         """Refuse totals that were not declared, and totals of another kind than earlier ones."""
-        declared = None
-        if self.series.exact is not None:
+        earlier = [one.dataspace for one in self.accounts.values() if one.dataspace is not None]
+        if self.series.exact is None:
+            # Totals of linked files, or that are known by name alone, are not counted elsewhere.
+            if all(map(_is_one_file, (*earlier, dataspace))):
+                return
+            declared = name_totals(earlier[0]) if earlier else name_totals(dataspace)
+            compared = [*earlier, dataspace]
+        else:
+            compared = [dataspace]
             declared = {Margin(*names) for names in self.series.exact}
-        if isinstance(dataspace, Dataspace) and not isinstance(dataspace, LinkedDataspace):
-            if declared is not None:
+            if isinstance(dataspace, Dataspace) and _is_one_file(dataspace):
                 declared = {complete_margin(margin, dataspace.schema) for margin in declared}
                 further = {one for one in dataspace.margins if not one.is_within_any(declared)}
                 if further:
@@ -451,11 +457,8 @@ class SeriesAccount:
                         f"the exact totals of this series are {list_totals(declared)}: leave out"
                         f" {list_totals(further)}, or open another series"
                     )
-            return
-        first = next(iter(self.accounts.values()), None)
-        if declared is None and first is not None and first.dataspace is not None:
-            declared = name_totals(first.dataspace)
-        if declared is not None and name_totals(dataspace) != declared:
+                return
+        if any(name_totals(space) != declared for space in compared):
             raise Refused(
                 f"the exact totals of every period of this series are {list_totals(declared)}, and"
                 f" the release of {periods} has others: publish the same, or open another series"
@@ -557,6 +560,11 @@ class SeriesAccount:
         agrees.
         """
         return find_disagreement(self.charges, self.id, entry, guarantee, noise)
+
+
+def _is_one_file(dataspace: Datasets) -> bool:
+    """Whether totals can be counted in periods that do not publish them."""
+    return isinstance(dataspace, Dataspace) and not isinstance(dataspace, LinkedDataspace)
 
 
 def _refuse_other_promise(ours: Adjacency, theirs: Adjacency) -> None:
