@@ -3,15 +3,17 @@
 In a series one period may publish totals that another does not. If results decide which, pairs of
 datasets must agree on all of them in every period. The values of unpublished totals are not known,
 so that a release is counted under totals that leave room for any: every cell of the features has n
-records. For a dataset x with n records of the period, those n·1 less x are records that can be
-added, so that two datasets with the period's own totals differ as two datasets under these do.
-Every sensitivity is then at least as large as under the values of the period.
+records, except at levels that the period's own totals show to be empty. For a dataset x with n
+records of the period, those n·1 less x are records that can be added, so that two datasets with the
+period's own totals differ as two datasets under these do. Every sensitivity is then at least as
+large as under the values of the period.
 """
 
 import math
 from collections.abc import Iterable, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from semidp.errors import AdjacencyUnknown, Refused
 from semidp.promise.accounting.account import Account
@@ -81,7 +83,7 @@ def count_as_exact(
     unseen = sorted(asked.difference(schema.names))
     if unseen:
         raise Refused(f"{unknown}: no release has a column {unseen[0]!r} yet")
-    space = _leave_room(schema, [*own.margins, *missing], own.n)
+    space = _leave_room(schema, missing, own)
     if space is None:
         raise Refused(f"{unknown}: they have too many combinations of levels")
     try:
@@ -127,19 +129,47 @@ def _allow_other_levels(feature: Feature, known: set[str]) -> Feature:
     return Feature.from_paths(feature.names, [*paths, *added], repeat=True) if added else feature
 
 
-def _leave_room(schema: Schema, margins: Iterable[Margin], n: int) -> Dataspace | None:
-    """Totals of a table with n records in every cell; None if there are too many."""
+def _leave_room(schema: Schema, missing: Sequence[Margin], own: Dataspace) -> Dataspace | None:
+    """Totals of a table with n records in every cell that may have one; None if there are too
+    many.
+    """
+    margins = (*own.margins, *missing)
     completed = [Margin(*schema.complete_names(margin.names)) for margin in margins]
     names = [name for name in schema.names if any(name in one.names for one in completed)]
-    cells = math.prod(schema.restrict(names).shape)
-    if n * cells > _LARGEST:
+    whole = schema.restrict(names)
+    occurring = [_find_occurring(feature, own.totals) for feature in whole.features]
+    records = own.n * math.prod(int(levels.sum()) for levels in occurring)
+    if records > _LARGEST:
         return None
     values = {}
     for margin in completed:
         part = schema.restrict(margin.names)
-        each = n * cells // math.prod(part.shape)
-        values[margin] = Table(part, np.full(part.shape, each, dtype=np.int64))
+        counts = np.array(records, dtype=np.int64)
+        for feature in part.features:
+            axis = whole.axis(feature.name)
+            starts = whole.features[axis].depths[len(feature.names) - 1].starts
+            # a state has the records of all its counties
+            below = np.add.reduceat(occurring[axis].astype(np.int64), starts)
+            counts = np.multiply.outer(counts // max(int(below.sum()), 1), below)
+        values[margin] = Table(part, counts)
     return Dataspace.from_totals(schema, values)
+
+
+def _find_occurring(feature: Feature, totals: Iterable[Table]) -> NDArray[np.bool_]:
+    """Levels of a feature that some totals leave room for."""
+    occurring = np.ones(len(feature.levels), dtype=np.bool_)
+    for total in totals:
+        for axis, published in enumerate(total.schema.features):
+            if published.name in feature.names:
+                starts = feature.depths[len(published.names) - 1].starts
+                leaves = np.diff([*starts, len(feature.levels)])
+                occurring &= np.repeat(_sum_to_axis(total, axis) > 0, leaves)
+    return occurring
+
+
+def _sum_to_axis(total: Table, axis: int) -> NDArray[np.int64]:
+    others = tuple(other for other in range(total.counts.ndim) if other != axis)
+    return np.asarray(total.counts.sum(axis=others))
 
 
 def _widen(account: Account, space: Dataspace) -> Adjacency:
@@ -211,9 +241,7 @@ def _list_values(space: Dataspace, margin: Margin, occurring: bool = True) -> se
     total = space.value(margin)
     values = set()
     for axis, feature in enumerate(total.schema.features):
-        others = tuple(other for other in range(total.counts.ndim) if other != axis)
-        counts = total.counts.sum(axis=others)
-        for path, count in zip(feature.paths(), counts, strict=True):
+        for path, count in zip(feature.paths(), _sum_to_axis(total, axis), strict=True):
             if count or not occurring:
                 values.add((feature.name, tuple(path)))
     return values
