@@ -254,8 +254,10 @@ def test_other_bounds_of_an_outcome_are_no_change(statistic):
         sd.release(data, statistic("y", by="ward", bounds=(0, most)), exact=["ward"], mu=50)
         for most in (10, 5)
     ]
-    with pytest.raises(sd.Refused, match="other bounds"):
-        sd.change(*made)
+    found = sd.change(*made)
+    assert {row.statistic for row in found.rows} == {"exact ward"}
+    assert found.left_out
+    assert all("other bounds" in reason for _, reason in found.left_out)
 
 
 def test_intervals_of_two_levels_hold_together_with_what_is_left():
@@ -331,15 +333,32 @@ def test_the_next_plan_asks_for_no_more_than_is_left(tmp_path):
 
 def test_what_is_not_compared_is_said():
     data = {"ward": [*"ab"] * 20, "y": [float(number % 7) for number in range(40)]}
-    asked = (sd.table("ward"), sd.median("y", by="ward", bounds=(0, 10)))
-    first = sd.release(data, *asked, exact=["ward"], mu=1)
-    second = sd.release(data, *asked, sd.mean("y", by="ward", bounds=(0, 10)), exact=["ward"], mu=1)
-    found = sd.change(first, second)
+    made = [
+        sd.release(
+            data,
+            sd.table("ward"),
+            sd.mean("y", by="ward", bounds=(0, most)),
+            *further,
+            exact=["ward"],
+            mu=1,
+        )
+        for most, further in ((10, ()), (9, [sd.total("y", by="ward", bounds=(0, 9))]))
+    ]
+    found = sd.change(*made)
     assert dict(found.left_out) == {
-        "median-y": "it was published without intervals about the records",
-        "mean-y": "it is only in 2",
+        "mean-y": "it has other bounds in some periods, and values were moved to them",
+        "sum-y": "it is only in 2",
     }
-    assert found.to_json()["left_out"][0]["statistic"] == "median-y"
+    assert found.to_json()["left_out"][0]["statistic"] == "mean-y"
+
+
+def test_medians_without_intervals_change_by_no_more_than_their_bounds():
+    data = {"ward": [*"ab"] * 20, "y": [float(number % 7) for number in range(40)]}
+    asked = sd.median("y", by="ward", bounds=(0, 10))
+    made = [sd.release(data, asked, exact=["ward"], mu=1, seed=seed) for seed in (1, 2)]
+    rows = [row for row in sd.change(*made).rows if row.statistic == "median-y"]
+    assert [(row.lower, row.upper) for row in rows] == [(-10, 10)] * 2
+    assert all(0 <= row.before <= 10 for row in rows)
 
 
 def test_levels_that_come_and_go_are_drawn_with_gaps():
@@ -351,6 +370,19 @@ def test_levels_that_come_and_go_are_drawn_with_gaps():
     assert [axes.get_title("left") for axes in panels] == ["a", "b", "c"]
     drawn = [np.isfinite(axes.lines[0].get_ydata()).tolist() for axes in panels]
     assert drawn == [[True, False], [True, True], [False, True]]
+
+
+@pytest.mark.parametrize(
+    ("names", "places"),
+    [
+        (("2025Q4", "2026Q2", "2026Q3"), [0, 2, 3]),  # a quarter without a release
+        (("2025Q4", "2025Q4r1", "2026Q1"), [0, 1, 2]),  # a correction has no place of its own
+        (("b", "a", "c"), [0, 1, 2]),
+    ],
+)
+def test_periods_are_drawn_where_they_lie(names, places, table):
+    found = compare_releases([redrawn(table, seed) for seed in range(3)], names)
+    assert found.plot().axes[0].lines[0].get_xdata().tolist() == places
 
 
 def test_counts_have_no_ratio_to_nothing(table):
@@ -372,7 +404,7 @@ def test_levels_near_one_make_wide_intervals(table):
     assert widths[-1] > 2 * widths[0]
 
 
-def test_means_without_a_known_spread_are_named_and_huge_strata_refused():
+def test_means_without_a_known_spread_are_named_and_huge_strata_refused(tmp_path):
     data = {"ward": [*"ab"] * 9, "ill": [*"yyn"] * 6, "y": [float(number) for number in range(18)]}
     asked = (sd.table("ward", "ill"), sd.total("y", by="ward", bounds=(0, 20)))
     made = sd.release(data, *asked, exact=["ward"], levels={"ill": "yn"}, mu=1)
@@ -383,6 +415,11 @@ def test_means_without_a_known_spread_are_named_and_huge_strata_refused():
     ((name, reason),) = list_unweighted(made, strata, design=True)
     assert name == "sum-y"
     assert "spread" in reason
+    path = tmp_path / "strata.csv"
+    for text in ("1e400", "1e-400", "-1", "1e16"):
+        path.write_text(f"ward,weight\na,{text}\nb,2\n")
+        with pytest.raises(sd.InputError, match=r"weight of a must be|more records|more than"):
+            weighted_estimates(made, read_strata(path))
     for is_weight in (False, True):
         huge = PopulationStrata(("ward",), {("a",): 1e200, ("b",): 1e308}, is_weight)
         with pytest.raises(sd.InputError, match="people"):

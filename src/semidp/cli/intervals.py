@@ -17,7 +17,6 @@ from semidp.inference.design_weights import list_unweighted, read_strata, weight
 from semidp.inference.markov import posterior
 from semidp.inference.models import TableModel, TermTest
 from semidp.inference.models import model as fitted_model
-from semidp.inference.period_changes import name_row
 from semidp.inference.ratios import RateMeasure
 from semidp.present.release import Release
 from semidp.promise.exact import exact, plain
@@ -251,7 +250,7 @@ def _print_weighted(
         if one.design_error is not None:
             numbers.append(rounded_text(one.design_error, error))
         numbers += end_texts({"lower": one.lower, "upper": one.upper}, error)
-        shown.add_row(harmless(one.statistic), one.kind, harmless(name_row(one.labels)), *numbers)
+        shown.add_row(harmless(one.statistic), one.kind, harmless(str(one.labels)), *numbers)
     Console(highlight=False, markup=False).print(shown)
     of_whom = "the population" if design else "these records, weighted"
     lines = [("about", f"{of_whom}; {level:.0%} intervals")]

@@ -1,5 +1,6 @@
 """``semidp change`` and ``series``: what changed between periods, and what comes next."""
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,6 @@ from semidp.inference.period_changes import (
     Changes,
     ChangeTest,
     compare_releases,
-    name_row,
 )
 from semidp.present.release import Release
 from semidp.present.series_words import SeriesPlan, describe_series, plan_next, plan_series
@@ -70,8 +70,8 @@ def _print_changes(found: Changes) -> None:
     """Print the first changes as a grid, the tests, and rows without a partner."""
     from rich.console import Console
 
-    headings = ("before", "after", "change", "lower", "upper")
-    table = grid(("statistic", "row", "from", "to"), headings)
+    headings = ("before", "after", "change", "ratio")
+    table = grid(("statistic", "row", "to"), headings)
     for row in found.rows[:_SHOWN]:
         table.add_row(*map(harmless, _change_texts(row)))
     Console(highlight=False, markup=False).print(table)
@@ -80,7 +80,7 @@ def _print_changes(found: Changes) -> None:
     lines += [("test", _test_text(test)) for test in found.tests]
     if found.unmatched:
         name, labels, only = found.unmatched[0]
-        example = f"{name} {name_row(labels)} is only in {', '.join(only)}"
+        example = f"{name} {labels} is only in {', '.join(only)}"
         lines.append(("unmatched", f"{len(found.unmatched):,} rows, such as: {example}"))
     lines += [("left out", f"{name}: {reason}") for name, reason in found.left_out]
     if lines:
@@ -88,12 +88,31 @@ def _print_changes(found: Changes) -> None:
 
 
 def _change_texts(row: ChangedRow) -> tuple[str, ...]:
+    """Cells of the grid: a difference and a ratio with their intervals in brackets."""
     error = (row.upper - row.lower) / 4
-    numbers = [rounded_text(value, error) for value in (row.before, row.after, row.difference)]
-    ends = ["exact", ""]
-    if not row.exact:
-        ends = end_texts({"lower": row.lower, "upper": row.upper}, error)
-    return row.statistic, row.row_name, row.start, row.end, *numbers, *ends
+    before, after, change = (
+        rounded_text(value, error) for value in (row.before, row.after, row.difference)
+    )
+    if row.exact:
+        change, ratio = f"{change} exactly", _ratio_text(row.ratio)
+    else:
+        lower, upper = end_texts({"lower": row.lower, "upper": row.upper}, error)
+        change = f"{change} ({lower} to {upper})"
+        ends = f"{_ratio_text(row.ratio_lower)} to {_ratio_text(row.ratio_upper)}"
+        ratio = f"{_ratio_text(row.ratio)} ({ends})"
+    return row.statistic, str(row.labels), row.end, before, after, change, ratio
+
+
+def _ratio_text(ratio: float) -> str:
+    """A ratio with two decimals; no end where it may be any number, and nothing where there is
+    none.
+
+    >>> _ratio_text(1.634), _ratio_text(math.inf), _ratio_text(math.nan)
+    ('1.63', '∞', '-')
+    """
+    if math.isnan(ratio):
+        return "-"
+    return f"{ratio:.2f}" if math.isfinite(ratio) else "∞" if ratio > 0 else "-∞"
 
 
 def _test_text(test: ChangeTest) -> str:

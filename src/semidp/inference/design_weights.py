@@ -25,11 +25,10 @@ from scipy.special import ndtri
 from semidp.errors import InputError, Refused
 from semidp.inference.linear_estimates import SumErrors
 from semidp.inference.measured import measured_table
-from semidp.inference.period_changes import Labels, cell_labels, read_group_rows
+from semidp.inference.period_changes import RowLabels, cell_labels, read_group_rows
 from semidp.promise.documents import Encodable
 from semidp.promise.exact import exact
 from semidp.promise.spaces.dataspace import Dataspace, Margin
-from semidp.publish.noise_sums import half_widths
 from semidp.publish.results.published_table import PublishedTable
 from semidp.publish.statistics.outcomes.group_sums import GroupSums
 from semidp.publish.statistics.protocol.statistic import PublishedStatistic
@@ -95,10 +94,13 @@ def read_strata(path: Path | str) -> PopulationStrata:
         stratum = tuple(value for number, value in enumerate(row) if number != place)
         if stratum in sizes:
             raise Refused(f"{path} lists {' · '.join(stratum)} twice; {_VARYING}")
-        size = float(exact(row[place], f"the {size_columns[0]} of {' · '.join(stratum)}"))
-        if not 0 < size < math.inf:
-            raise InputError(f"the {size_columns[0]} of {' · '.join(stratum)} must be above 0")
-        sizes[stratum] = size
+        size = exact(row[place], f"the {size_columns[0]} of {' · '.join(stratum)}")
+        if not 0 < size <= _MOST_PEOPLE:
+            raise InputError(
+                f"the {size_columns[0]} of {' · '.join(stratum)} must be above 0 and at most"
+                f" {_MOST_PEOPLE:.0e}"
+            )
+        sizes[stratum] = float(size)
     return PopulationStrata(names, sizes, size_columns[0] == "weight")
 
 
@@ -120,11 +122,11 @@ class WeightedEstimate(Encodable):
         Interval: for these records weighted, or with the design for the population.
     """
 
-    json_keys: ClassVar[Mapping[str, str | None]] = {"labels": None}
+    json_keys: ClassVar[Mapping[str, str | None]] = {"labels": "row"}
 
     statistic: str
     kind: str
-    labels: Labels
+    labels: RowLabels
     value: float
     noise_error: float
     design_error: float | None
@@ -135,10 +137,6 @@ class WeightedEstimate(Encodable):
     def widen(self, by: float) -> "WeightedEstimate":
         """The estimate with an interval that is so much longer at both ends."""
         return replace(self, lower=self.lower - by, upper=self.upper + by)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the estimate as plain values."""
-        return {**super().to_json(), "row": dict(self.labels)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -339,14 +337,10 @@ def _weigh_groups(
         people = plan.weights if is_sum else plan.population
         weights = np.zeros(len(reading.values))
         weights[rows] = people
-        parts = tuple(
-            (drawn, np.tensordot(weights, matrix, axes=1)[None])
-            for drawn, matrix in reading.errors.parts
-        )
-        errors = SumErrors(1, parts)
+        errors = reading.errors.weigh(weights[None])
         value = float(weights @ reading.values)
         spread = _outcome_spread(result, place, rows, plan) if design else None
-        total = _state(reading.name, "total", (), value, errors, spread, plan, level)
+        total = _state(reading.name, "total", RowLabels(), value, errors, spread, plan, level)
         if reading.rounding is not None:
             total = total.widen(float(weights @ reading.rounding))
         estimates += [total, _rescale(total, "mean", 1 / float(plan.population.sum()))]
@@ -378,7 +372,7 @@ def _binary_spread(shares: Floats, noise: Floats, sampled: Floats) -> Floats:
 def _state(
     name: str,
     kind: str,
-    labels: Labels,
+    labels: RowLabels,
     value: float,
     errors: SumErrors,
     spread: Floats | None,
@@ -387,10 +381,7 @@ def _state(
 ) -> WeightedEstimate:
     """One estimate with its interval: by the law of the noise, or normal with the design."""
     noise = float(errors.standard_errors[0])
-    if not errors.is_independent:
-        half = noise / math.sqrt(1 - level)  # Chebyshev, for noise that is not drawn by numbers
-    else:
-        (half,) = half_widths([errors.terms(0)], level)
+    half = float(errors.half_widths(level)[0])
     sampling = None
     if spread is not None:
         sampling = math.sqrt(plan.variance(spread))

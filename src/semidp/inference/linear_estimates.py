@@ -23,12 +23,13 @@ from semidp.promise.mechanisms.knorm import KNormMechanism
 from semidp.promise.mechanisms.mechanism import CellByCell, Mechanism, NoNoise
 from semidp.promise.mechanisms.residual_laws import SharedNoise
 from semidp.promise.noise.distributions import CountNoise
-from semidp.promise.noise.randomness import Randomness
-from semidp.publish.noise_sums import Weighted
+from semidp.promise.noise.randomness import Randomness, SystemRandomness
+from semidp.publish.noise_sums import Weighted, half_widths
 
 Floats = NDArray[np.float64]
 
 _BLOCK = 4_000_000  # numbers that are drawn at once
+_DRAWS = 4000  # of noise without terms, for half-widths
 _NOTHING = 1e-12  # a weight that floating point has left where there is none
 _FIXED = 1e-9  # of the noise in its cells: what is left of the error of a sum that totals fix
 
@@ -227,6 +228,30 @@ class SumErrors:
         for drawn, weights in self.parts:
             total += drawn.draw(weights, count, randomness)
         return total
+
+    def select(self, rows: Sequence[int]) -> "SumErrors":
+        """Return the errors of some of the sums."""
+        chosen = [*rows]
+        return SumErrors(len(chosen), tuple((drawn, each[chosen]) for drawn, each in self.parts))
+
+    def join(self, other: "SumErrors") -> "SumErrors":
+        """Return the errors of the sums of two, or of their differences: each law is symmetric."""
+        return SumErrors(self.sums, (*self.parts, *other.parts))
+
+    def weigh(self, weights: Floats) -> "SumErrors":
+        """Return the errors of weighted sums of these sums, one for each row of weights."""
+        parts = ((drawn, np.tensordot(weights, each, axes=1)) for drawn, each in self.parts)
+        return SumErrors(len(weights), tuple(parts))
+
+    def half_widths(self, level: float, randomness: Randomness | None = None) -> Floats:
+        """Return an h for each sum that its error is within with probability `level`: by its law,
+        or by simulation where it has no `terms`.
+        """
+        if self.is_independent:
+            return np.array(half_widths([self.terms(row) for row in range(self.sums)], level))
+        source = SystemRandomness() if randomness is None else randomness
+        draws = np.abs(self.draw(_DRAWS, source))
+        return np.array([simulated_bound(draws[:, row], level) for row in range(self.sums)])
 
     @property
     def is_independent(self) -> bool:

@@ -5,8 +5,6 @@ convolution of two known laws. What is exact in both has an exact difference. Ev
 the records of the periods, not about a population, and costs no budget.
 """
 
-import csv
-import io
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,15 +16,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.errors import InputError, Refused
-from semidp.inference.linear_estimates import Drawn, DrawnTable, SumErrors, simulated_bound
+from semidp.inference.linear_estimates import DrawnTable, SumErrors
 from semidp.inference.measured import measured_table
+from semidp.promise.accounting.periods import locate_periods
 from semidp.promise.documents import Encodable
 from semidp.promise.mechanisms.mechanism import CellByCell
 from semidp.promise.noise.randomness import Randomness, SystemRandomness
 from semidp.promise.schema.features import Feature
 from semidp.promise.schema.outcome import Outcome
-from semidp.publish.noise_sums import half_widths
-from semidp.publish.results.cells import DataFrames
+from semidp.publish.results.cells import Columns, PublishedColumns
 from semidp.publish.results.role_columns import Role, Sheet
 from semidp.publish.statistics.outcomes.group_sums import GroupSums
 from semidp.publish.statistics.protocol.statistic import PublishedStatistic
@@ -36,10 +34,32 @@ if TYPE_CHECKING:
     from semidp.publish.release_value import ReleaseValue
 
 Floats = NDArray[np.float64]
-Labels = tuple[tuple[str, str], ...]
 
-_DRAWS = 4000  # of the noise, for the test that anything changed and for noise without terms
+_DRAWS = 4000  # of the noise, for the test that anything changed
 _MOST_ROWS = 20_000
+_NO_ENDS: Floats = np.empty(0)
+_NUMBERS = (
+    *("before", "after", "difference", "lower", "upper"),
+    *("ratio", "ratio_lower", "ratio_upper", "exact", "level"),
+)
+
+
+class RowLabels(tuple[tuple[str, str], ...]):
+    """What tells a row apart: features with their levels.
+
+    >>> ward = RowLabels((("ward", "a"), ("ill", "y")))
+    >>> str(ward), str(RowLabels()), ward.to_json()
+    ('a · y', 'all', {'ward': 'a', 'ill': 'y'})
+    """
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return " · ".join(label for _, label in self) or "all"
+
+    def to_json(self) -> dict[str, str]:
+        """Return the levels by their features."""
+        return dict(self)
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +79,7 @@ class Reading:
     rounding
         How far the grid of an outcome may move each row.
     ends, level
-        Where the noise is not a sum: the published interval of each row, and its level.
+        Where the noise is not a sum: an interval of each row, and its level.
     least
         What no number is below; None where it is not known.
     bounds
@@ -67,17 +87,17 @@ class Reading:
     """
 
     name: str
-    labels: tuple[Labels, ...]
+    labels: tuple[RowLabels, ...]
     values: Floats = field(repr=False)
     errors: SumErrors | None = field(default=None, repr=False)
     rounding: Floats | None = field(default=None, repr=False)
-    ends: tuple[Floats, Floats] | None = field(default=None, repr=False)
+    ends: tuple[Floats, Floats] = field(default=(_NO_ENDS, _NO_ENDS), repr=False)
     level: float = 0.95
     least: float | None = None
     bounds: tuple[float, float] | None = None
 
     @cached_property
-    def rows(self) -> dict[Labels, int]:
+    def rows(self) -> dict[RowLabels, int]:
         """Place of each row by its labels."""
         return {labels: place for place, labels in enumerate(self.labels)}
 
@@ -86,56 +106,17 @@ class Reading:
         """Whether no row has noise."""
         return self.errors is not None and not self.errors.standard_errors.any()
 
+    def round_by(self, places: Sequence[int]) -> Floats:
+        """How far the grid of an outcome may move some rows."""
+        return np.zeros(len(places)) if self.rounding is None else self.rounding[[*places]]
+
     def intervals(self, places: Sequence[int], level: float) -> tuple[Floats, Floats]:
         """Ends of the intervals of some rows."""
-        if self.ends is not None:
+        if self.errors is None:
             return self.ends[0][[*places]], self.ends[1][[*places]]
-        half = _half_widths(_join_errors([self], [places]), level)
-        half = half + _sum_rounding([self], [places])
+        half = self.errors.select(places).half_widths(level) + self.round_by(places)
         values = self.values[[*places]]
         return values - half, values + half
-
-
-def name_row(labels: Labels) -> str:
-    """Levels of a row in one text.
-
-    >>> name_row((("ward", "a"), ("ill", "y"))), name_row(())
-    ('a · y', 'all')
-    """
-    return " · ".join(label for _, label in labels) or "all"
-
-
-def _select(errors: SumErrors, places: Sequence[int]) -> SumErrors:
-    """The errors of some sums."""
-    chosen = [*places]
-    return SumErrors(len(chosen), tuple((drawn, rows[chosen]) for drawn, rows in errors.parts))
-
-
-def _join_errors(readings: Sequence[Reading], places: Sequence[Sequence[int]]) -> SumErrors:
-    """Errors of sums or differences of rows of several releases, whose noise is independent."""
-    parts: list[tuple[Drawn, Floats]] = []
-    for reading, chosen in zip(readings, places, strict=True):
-        if reading.errors is not None:
-            parts += _select(reading.errors, chosen).parts
-    return SumErrors(len(places[0]), tuple(parts))
-
-
-def _half_widths(errors: SumErrors, level: float, randomness: Randomness | None = None) -> Floats:
-    """Half-widths of errors. Every law is symmetric, so that a difference has the law of a sum."""
-    if errors.is_independent:
-        return np.array(half_widths([errors.terms(row) for row in range(errors.sums)], level))
-    source = SystemRandomness() if randomness is None else randomness
-    draws = np.abs(errors.draw(_DRAWS, source))
-    return np.array([simulated_bound(draws[:, row], level) for row in range(errors.sums)])
-
-
-def _sum_rounding(readings: Sequence[Reading], places: Sequence[Sequence[int]]) -> Floats:
-    """How far the grids of outcomes may move sums or differences of some rows."""
-    total = np.zeros(len(places[0]))
-    for reading, chosen in zip(readings, places, strict=True):
-        if reading.rounding is not None:
-            total = total + reading.rounding[[*chosen]]
-    return total
 
 
 @dataclass(frozen=True)
@@ -160,10 +141,14 @@ class ChangedRow(Encodable):
         How often each interval holds the change of the records.
     """
 
-    json_keys: ClassVar[Mapping[str, str | None]] = {"labels": None, "start": "from", "end": "to"}
+    json_keys: ClassVar[Mapping[str, str | None]] = {
+        "labels": "row",
+        "start": "from",
+        "end": "to",
+    }
 
     statistic: str
-    labels: Labels
+    labels: RowLabels
     start: str
     end: str
     before: float
@@ -178,18 +163,13 @@ class ChangedRow(Encodable):
     level: float
 
     @property
-    def row_name(self) -> str:
-        """Levels of the row in one text."""
-        return name_row(self.labels)
-
-    @property
     def is_sure(self) -> bool:
         """Whether the interval of the difference leaves out 0."""
         return not self.lower <= 0 <= self.upper
 
     def to_json(self) -> dict[str, Any]:
         """Return the row as plain values, None for what is not finite."""
-        document = {**super().to_json(), "row": dict(self.labels)}
+        document = super().to_json()
         for name, value in document.items():
             if isinstance(value, float) and not math.isfinite(value):
                 document[name] = None
@@ -221,7 +201,7 @@ class ChangeTest(Encodable):
 
 
 @dataclass(frozen=True, eq=False)
-class Changes(DataFrames):
+class Changes(PublishedColumns):
     """Changes between consecutive releases, one row for each number and step.
 
     Parameters
@@ -243,30 +223,17 @@ class Changes(DataFrames):
     periods: tuple[str, ...]
     rows: tuple[ChangedRow, ...] = field(repr=False)
     tests: tuple[ChangeTest, ...]
-    unmatched: tuple[tuple[str, Labels, tuple[str, ...]], ...] = field(default=(), repr=False)
+    unmatched: tuple[tuple[str, RowLabels, tuple[str, ...]], ...] = field(default=(), repr=False)
     left_out: tuple[tuple[str, str], ...] = ()
     readings: tuple[Mapping[str, Reading], ...] = field(default=(), repr=False)
 
-    _COLUMNS = ("statistic", "row", "from", "to", "before", "after", "difference", "lower", "upper")
-    _FURTHER = ("ratio", "ratio_lower", "ratio_upper", "exact", "level")
+    name = "changes"
 
-    def to_dict(self) -> dict[str, list[Any]]:
-        """Return one tidy table, column by column."""
-        documents = [row.to_json() for row in self.rows]
-        columns: dict[str, list[Any]] = {}
-        for name in (*self._COLUMNS, *self._FURTHER):
-            columns[name] = [document[name] for document in documents]
-        columns["row"] = [row.row_name for row in self.rows]
-        return columns
-
-    def csv(self) -> str:
-        """Return one tidy table as CSV."""
-        columns = self.to_dict()
-        text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(columns)
-        writer.writerows(zip(*columns.values(), strict=True))
-        return text.getvalue()
+    def columns(self) -> Columns:
+        """Return one tidy table, a row for each number and step."""
+        texts = [(row.statistic, str(row.labels), row.start, row.end) for row in self.rows]
+        numbers = {name: np.array([getattr(row, name) for row in self.rows]) for name in _NUMBERS}
+        return Columns.of_rows(("statistic", "row", "from", "to"), texts, numbers)
 
     def to_json(self) -> dict[str, Any]:
         """Return everything as plain values."""
@@ -275,7 +242,7 @@ class Changes(DataFrames):
             "changes": [row.to_json() for row in self.rows],
             "tests": [test.to_json() for test in self.tests],
             "unmatched": [
-                {"statistic": name, "row": dict(labels), "only_in": [*only]}
+                {"statistic": name, "row": labels.to_json(), "only_in": [*only]}
                 for name, labels, only in self.unmatched
             ],
             "left_out": [{"statistic": name, "reason": reason} for name, reason in self.left_out],
@@ -291,7 +258,8 @@ class Changes(DataFrames):
             statistic = (noisy or names)[0]
         if statistic not in names:
             raise InputError(f"all releases have {', '.join(names)}, and not {statistic!r}")
-        return periods_plot(statistic, self.periods, self._bands(statistic))
+        places = locate_periods(self.periods)
+        return periods_plot(statistic, self.periods, self._bands(statistic), places)
 
     def _bands(self, statistic: str) -> dict[str, list[tuple[float, float, float]]]:
         """For each row its estimates over the periods, with the ends of their intervals; a gap
@@ -300,7 +268,7 @@ class Changes(DataFrames):
         readings = [one[statistic] for one in self.readings]
         gap = (math.nan, math.nan, math.nan)
         every = dict.fromkeys(row for one in readings for row in one.rows)
-        bands: dict[str, list[tuple[float, float, float]]] = {name_row(row): [] for row in every}
+        bands: dict[str, list[tuple[float, float, float]]] = {str(row): [] for row in every}
         for reading in readings:
             lower, upper = reading.intervals(range(len(reading.values)), 0.95)
             for row in every:
@@ -308,7 +276,7 @@ class Changes(DataFrames):
                 three = gap
                 if place is not None:
                     three = float(reading.values[place]), float(lower[place]), float(upper[place])
-                bands[name_row(row)].append(three)
+                bands[str(row)].append(three)
         return bands
 
 
@@ -336,18 +304,19 @@ def compare_releases(
         having = [when for when, one in zip(called, readings, strict=True) if name in one]
         if len(having) < len(releases):
             reasons.setdefault(name, f"it is only in {', '.join(having)}")
-    shared = [name for name in readings[0] if all(name in one for one in readings)]
+        elif len({one[name].bounds for one in readings}) > 1:
+            reasons[name] = "it has other bounds in some periods, and values were moved to them"
+    shared = [name for name in readings[0] if name not in reasons]
     shared.sort(key=lambda name: readings[0][name].is_exact)
     if not shared:
-        listed = "; ".join(", ".join(one) for one in readings)
-        raise Refused(f"these releases have no statistic in common: {listed}")
+        listed = "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
+        raise Refused(f"these releases have nothing to compare: {listed}")
     rows: list[ChangedRow] = []
     tests: list[ChangeTest] = []
     source = SystemRandomness() if randomness is None else randomness
     for name in shared:
-        for (start, before), (end, after) in itertools.pairwise(
-            (when, one[name]) for when, one in zip(called, readings, strict=True)
-        ):
+        of_name = zip(called, (one[name] for one in readings), strict=True)
+        for (start, before), (end, after) in itertools.pairwise(of_name):
             changed, test = _compare(before, after, (start, end), level, source)
             rows += changed
             tests += [test] if test is not None else []
@@ -372,33 +341,23 @@ def _compare(
 ) -> tuple[list[ChangedRow], ChangeTest | None]:
     """The changes of the rows that two readings share, and the test that any of them changed."""
     shared = [row for row in before.rows if row in after.rows]
-    if len(shared) > _MOST_ROWS:
-        raise Refused(
-            f"{before.name} has {len(shared):,} rows; changes are computed for {_MOST_ROWS:,}"
-        )
-    places = [before.rows[row] for row in shared], [after.rows[row] for row in shared]
     if not shared:
         return [], None
-    if before.bounds != after.bounds:
-        raise Refused(
-            f"{before.name} has other bounds in {periods[0]} than in {periods[1]}, and values were"
-            " moved to them: a difference would not be a change of the records"
-        )
+    places = [before.rows[row] for row in shared], [after.rows[row] for row in shared]
     first, second = before.values[places[0]], after.values[places[1]]
     difference = second - first
-    if before.ends is not None or after.ends is not None:
+    test, exact = None, np.zeros(len(shared), dtype=bool)
+    if before.errors is None or after.errors is None:
         # Each interval fails with 1 - its level; both hold at once with what is left.
-        own = [level if one.ends is None else one.level for one in (before, after)]
+        own = [level if one.errors is not None else one.level for one in (before, after)]
         kept = max(sum(own) - 1, 0.0)
         ends = before.intervals(places[0], level), after.intervals(places[1], level)
         lower, upper = ends[1][0] - ends[0][1], ends[1][1] - ends[0][0]
-        exact = np.zeros(len(shared), dtype=bool)
-        test = None
     else:
         kept = level
-        errors = _join_errors([before, after], places)
-        grids = _sum_rounding([before, after], places)
-        half = _half_widths(errors, level, randomness) + grids
+        errors = before.errors.select(places[0]).join(after.errors.select(places[1]))
+        grids = before.round_by(places[0]) + after.round_by(places[1])
+        half = errors.half_widths(level, randomness) + grids
         lower, upper = difference - half, difference + half
         each = (1 + level) / 2  # both hold at once with the level
         ends = before.intervals(places[0], each), after.intervals(places[1], each)
@@ -411,25 +370,11 @@ def _compare(
     is_defined = (first > 0) if is_positive else (first != 0)
     numerator = np.maximum(second, 0.0) if is_positive else second
     ratio = np.divide(numerator, first, out=np.full(len(first), math.nan), where=is_defined)
+    numbers = (first, second, difference, lower, upper, ratio, *ratios)
     rows = []
-    for place, labels in enumerate(shared):
-        rows.append(
-            ChangedRow(
-                before.name,
-                labels,
-                *periods,
-                before=float(first[place]),
-                after=float(second[place]),
-                difference=float(difference[place]),
-                lower=float(lower[place]),
-                upper=float(upper[place]),
-                ratio=float(ratio[place]),
-                ratio_lower=float(ratios[0][place]),
-                ratio_upper=float(ratios[1][place]),
-                exact=bool(exact[place]),
-                level=kept,
-            )
-        )
+    for labels, is_exact, *row in zip(shared, exact, *numbers, strict=True):
+        fields: tuple[Any, ...] = (*map(float, row), bool(is_exact), kept)
+        rows.append(ChangedRow(before.name, labels, *periods, *fields))
     return rows, test
 
 
@@ -476,7 +421,7 @@ def _test_change(
 
 def _list_unmatched(
     shared: Sequence[str], periods: Sequence[str], readings: Sequence[Mapping[str, Reading]]
-) -> Iterator[tuple[str, Labels, tuple[str, ...]]]:
+) -> Iterator[tuple[str, RowLabels, tuple[str, ...]]]:
     """Rows that some releases lack, with the periods that have them."""
     for name in shared:
         every = dict.fromkeys(row for one in readings for row in one[name].rows)
@@ -529,21 +474,21 @@ def _read_release(release: "ReleaseValue") -> tuple[dict[str, Reading], dict[str
     return readings, left_out
 
 
-def cell_labels(features: Iterable[Feature]) -> tuple[Labels, ...]:
+def cell_labels(features: Iterable[Feature]) -> tuple[RowLabels, ...]:
     """Labels of the cells of some features; a nested one has a label for each of its depths."""
     axes = []
     for feature in features:
         axes.append([tuple(zip(feature.names, path, strict=True)) for path in feature.paths()])
-    return tuple(tuple(itertools.chain(*cell)) for cell in itertools.product(*axes))
+    return tuple(RowLabels(itertools.chain(*cell)) for cell in itertools.product(*axes))
 
 
-def _sheet_labels(sheet: Sheet) -> tuple[Labels, ...]:
+def _sheet_labels(sheet: Sheet) -> tuple[RowLabels, ...]:
     named = [one for one in sheet.role_columns if one.role in (Role.label, Role.place)]
     columns = [[str(value) for value in one.values] for one in named]
     names = [one.name for one in named]
     if not columns:
-        return ((),) * len(sheet.role_columns[0].values)
-    return tuple(tuple(zip(names, row, strict=True)) for row in zip(*columns, strict=True))
+        return (RowLabels(),) * len(sheet.role_columns[0].values)
+    return tuple(RowLabels(zip(names, row, strict=True)) for row in zip(*columns, strict=True))
 
 
 def read_group_rows(result: PublishedStatistic, sheet: Sheet, place: int) -> Reading | None:
@@ -569,7 +514,7 @@ def read_group_rows(result: PublishedStatistic, sheet: Sheet, place: int) -> Rea
         sheet.name,
         tuple(labels[row] for row in kept),
         estimates.values[kept],
-        _select(errors, kept.tolist()),
+        errors.select(kept.tolist()),
         rounding[kept],
         least=float(sums.outcome.lower),
         bounds=(float(sums.outcome.lower), float(sums.outcome.upper)),
@@ -578,26 +523,29 @@ def read_group_rows(result: PublishedStatistic, sheet: Sheet, place: int) -> Rea
 
 def _read_intervals(result: PublishedStatistic, sheet: Sheet) -> Reading | None:
     """Any other statistic with published intervals of its records; several estimates of a row are
-    rows of their own.
+    rows of their own. What was published without them lies within the declared bounds.
     """
     confidence = getattr(result.request, "confidence", None)
     level = 0.95 if confidence is None else float(confidence.level)
-    labels = _sheet_labels(sheet)
-    measured = [one for one in sheet.measured if len(one.ends) >= 2]
-    rows: list[Labels] = []
-    columns: list[list[Floats]] = [[], [], []]
-    for one in measured:
-        named = (("estimate", one.estimate.title),) if len(measured) > 1 else ()
-        rows += [(*row, *named) for row in labels]
-        three = (one.estimate, *one.ends[:2])
-        for column, part in zip(columns, three, strict=True):
-            column.append(np.asarray(part.values, dtype=np.float64))
-    if not measured:
-        return None
-    values, lower, upper = map(np.concatenate, columns)
     outcome = getattr(result.request, "outcome", None)
     bounds = None
     if isinstance(outcome, Outcome):
         bounds = float(outcome.lower), float(outcome.upper)
-    ends = (lower, upper)
-    return Reading(sheet.name, tuple(rows), values, ends=ends, level=level, bounds=bounds)
+    rows: list[RowLabels] = []
+    columns: list[list[Floats]] = [[], [], []]
+    measured = [*sheet.measured]
+    for one in measured:
+        values = np.asarray(one.estimate.values, dtype=np.float64)
+        ends = [np.asarray(end.values, dtype=np.float64) for end in one.ends[:2]]
+        if len(ends) < 2 and bounds is not None:
+            ends = [np.full(len(values), bound) for bound in bounds]
+        if len(ends) < 2:
+            continue
+        named = (("estimate", one.estimate.title),) if len(measured) > 1 else ()
+        rows += [RowLabels((*row, *named)) for row in _sheet_labels(sheet)]
+        for column, part in zip(columns, (values, *ends), strict=True):
+            column.append(part)
+    if not rows:
+        return None
+    values, lower, upper = map(np.concatenate, columns)
+    return Reading(sheet.name, tuple(rows), values, ends=(lower, upper), level=level, bounds=bounds)

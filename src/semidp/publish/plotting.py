@@ -436,8 +436,10 @@ def periods_plot(
     name: str,
     periods: Sequence[str],
     bands: Mapping[str, Sequence[tuple[float, float, float]]],
+    places: Sequence[int] | None = None,
 ) -> Figure:
-    """Draw estimates over periods with a band for their intervals, a panel for each group.
+    """Draw estimates over periods with a band for their intervals, a panel for each group; the
+    periods lie at their places, or side by side.
 
     >>> bands = {"a": [(4.0, 3.0, 5.0), (6.0, 5.0, 7.0)], "b": [(1.0, 1.0, 1.0), (2.0, 2.0, 2.0)]}
     >>> [axes.get_title("left") for axes in periods_plot("mean", ["2026Q1", "2026Q2"], bands).axes]
@@ -450,7 +452,7 @@ def periods_plot(
     down = -(-len(shown) // across)
     figure = Figure(figsize=(3.2 * across, 0.6 + 2.1 * down), layout="constrained")
     panels = figure.subplots(down, across, sharex=True, squeeze=False).ravel()
-    places = range(len(periods))
+    places = range(len(periods)) if places is None else places
     for axes, (title, band) in zip(panels, shown.items(), strict=False):
         values, lower, upper = zip(*band, strict=True)
         axes.fill_between(places, lower, upper, color=BLUE, alpha=0.2, linewidth=0)
