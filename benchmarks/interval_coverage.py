@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from semidp.promise.guarantee import Scope
 from semidp.promise.mechanisms.exponential import exponential_mechanism, rank_space
 from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
 from semidp.promise.noise.randomness import SeededRandomness
@@ -40,9 +39,7 @@ from semidp.publish.statistics.outcomes.noise_law import (
 )
 from semidp.publish.statistics.outcomes.population import (
     SampledMeans,
-    SquareSums,
     rate_ends,
-    square_space,
 )
 from semidp.publish.statistics.quantiles.published import GroupQuantiles
 from semidp.publish.statistics.regression.linear import LinearFit, Moments, regression_mechanism
@@ -98,13 +95,11 @@ class Setting:
     populations: tuple[Population, ...]
     steps: int
     budget: Budget
-    spread_budget: Budget | None = None
 
     def __str__(self) -> str:
         sizes = ", ".join(f"{n:,}" for n in self.counts)
         drawn = ", ".join(map(str, self.populations))
-        measured = "" if self.spread_budget is None else ", spread measured"
-        return f"{sizes} | {drawn} | {short(self.budget)}{measured}"
+        return f"{sizes} | {drawn} | {short(self.budget)}"
 
 
 BELL, FLAT, LOW = Population((20.0, 20.0)), Population((2.0, 2.0)), Population((1.0, 9.0))
@@ -114,20 +109,12 @@ MEANS = (
     Setting((8, 40, 400), ones(0.05, 0.05, 0.3), 1, Budget.pure(1)),
     Setting((5, 200), ones(0.1, 0.5), 1, Budget.gdp(20)),
     Setting((16, 200), (FLAT, BELL), 100, Budget.gdp(4)),
-    Setting((8, 16, 200), (FLAT, FLAT, BELL), 100, Budget.gdp(4), Budget.gdp(4)),
-    Setting((8, 16, 200), (FLAT, FLAT, BELL), 100, Budget.gdp(100), Budget.gdp(100)),
-    Setting((8, 16, 200), (FLAT, FLAT, BELL), 100, Budget.pure(8), Budget.pure(8)),
-    Setting((30, 500), (LOW, BELL), 100, Budget.gdp(4), Budget.gdp(4)),
-    Setting((30, 500), (LOW, BELL), 10, Budget.gdp(20), Budget.gdp(20)),
 )
 COMPARED = (
     Setting((100, 5_000), ones(0.02, 0.02), 1, Budget.gdp(4)),
     Setting((8, 40, 400), ones(0.05, 0.05, 0.05), 1, Budget.gdp(1)),
     Setting((8, 40, 400), ones(0.3, 0.3, 0.3), 1, Budget.pure(1)),
     Setting((20, 400, 80), (FLAT, BELL, BELL), 100, Budget.gdp(4)),
-    Setting((20, 400, 80), (FLAT, BELL, BELL), 100, Budget.gdp(4), Budget.gdp(4)),
-    Setting((8, 8, 60), (FLAT, FLAT, BELL), 100, Budget.gdp(100), Budget.gdp(100)),
-    Setting((20, 400, 80), (FLAT, BELL, BELL), 100, Budget.pure(8), Budget.pure(8)),
 )
 RECORDS = (
     (Budget.gdp(1), 1),
@@ -241,23 +228,13 @@ def measured(setting: Setting, replicates: int) -> Iterator[GroupSums]:
     """Yield what is measured of fresh records with fresh noise."""
     source = np.random.default_rng(26)
     mechanism = _mechanism(setting.counts, setting.steps, setting.budget)
-    grid = Outcome("y", 0, 1, setting.steps)
-    spread = None
-    if setting.spread_budget is not None:
-        scope = Scope(_one_factor(setting.counts), None, Ball(2))
-        squares = square_space(scope, grid, [Margin("g")])
-        spread = outcome_mechanism(squares, setting.spread_budget)
     for _ in range(replicates):
         values = [
             population.draw(n, setting.steps, source)
             for population, n in zip(setting.populations, setting.counts, strict=True)
         ]
-        squares = None
-        if spread is not None:
-            totals = np.array([((2 * part - setting.steps) ** 2).sum() for part in values])
-            squares = SquareSums(grid, spread, _noisy(spread, totals, source))
         yield GroupSums(
-            mechanism, _noisy(mechanism, np.array([part.sum() for part in values]), source), squares
+            mechanism, _noisy(mechanism, np.array([part.sum() for part in values]), source)
         )
 
 

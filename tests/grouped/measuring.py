@@ -21,12 +21,10 @@ from semidp.publish import (
     Moments,
     QuantileRequest,
     RegressionRequest,
-    outcome_mechanism,
     regression_mechanism,
     route_values,
 )
 from semidp.publish.statistics.outcomes.group_sums import Estimates
-from semidp.publish.statistics.outcomes.population import SquareSums, square_grid, square_space
 from semidp.publish.statistics.outcomes.request import binary_outcome
 from semidp.publish.statistics.quantiles.published import GroupQuantiles
 from semidp.publish.statistics.regression.logistic import LogisticFit
@@ -84,23 +82,13 @@ def sums(
     by: Any,
     budget: Budget,
     *,
-    spread_budget: Budget | None = None,
     statistic: str = "sum",
     **options: Any,
 ) -> GroupSums:
-    """Sums by group, with sums of squares where those have a budget."""
-    blocks = normalize_blocks(by)
-    request = GroupRequest(statistic, outcome, blocks, budget)
-    scope, mechanism, measured = _measure(request, data, **options)
-    found = GroupSums(mechanism, measured)
-    if spread_budget is None:
-        return found
-    grid = square_grid(outcome)
-    law = outcome_mechanism(square_space(scope, grid, blocks), spread_budget)
-    squares = (2 * _steps(data, grid) - grid.steps) ** 2
-    parts = [_sum_by(data, block.names, found.groups(block), squares) for block in blocks]
-    noisy = law.measure(np.concatenate(parts), options.get("randomness") or SystemRandomness())
-    return GroupSums(mechanism, measured, SquareSums(grid, law, noisy))
+    """Sums by group."""
+    request = GroupRequest(statistic, outcome, normalize_blocks(by), budget)
+    _, mechanism, measured = _measure(request, data, **options)
+    return GroupSums(mechanism, measured)
 
 
 def means(data: Any, outcome: Outcome, by: Any, budget: Budget, **options: Any) -> Estimates:
@@ -135,16 +123,9 @@ def linear_regression(
     outcome: Outcome,
     budget: Budget,
     factors: Sequence[str],
-    spread_budget: Budget | None = None,
     **options: Any,
 ) -> LinearFit:
-    """A linear regression on the main effects of factors; by cell where the spread has a budget."""
-    if spread_budget is not None:
-        found = sums(
-            data, outcome, [Margin(*factors)], budget, spread_budget=spread_budget, **options
-        )
-        design = Design.from_schema(found.space.dataspace.schema, factors)
-        return LinearFit(Moments(found.mechanism, found.measurement, design), found.squares)
+    """A linear regression on the main effects of factors."""
     request = RegressionRequest(outcome, factors, budget)
     scope, mechanism, measured = _measure(request, data, **options)
     return LinearFit(Moments(mechanism, measured, request.design(scope)))

@@ -2,14 +2,12 @@
 what is about a population counts persons, what is about these records counts records.
 """
 
-import math
-
 import numpy as np
 import pytest
 
 from semidp import Budget, Feature, Schema
 from semidp.promise.mechanisms.exponential import rank_space
-from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
+from semidp.promise.mechanisms.mechanism import Mechanism
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.schema.outcome import Outcome
 from semidp.promise.schema.schema import Table
@@ -22,10 +20,6 @@ from semidp.publish.selection import outcome_mechanism
 from semidp.publish.statistics.outcomes.group_sums import GroupSums
 from semidp.publish.statistics.outcomes.noise_law import simulate_noise
 from semidp.publish.statistics.outcomes.population import (
-    SKEWED,
-    SampledMeans,
-    Spread,
-    SquareSums,
     rate_ends,
 )
 from semidp.publish.statistics.regression.linear import LinearFit, Moments, regression_mechanism
@@ -61,40 +55,16 @@ def test_alike_records_of_a_person_count_once(steps: int) -> None:
     for one, other in (
         (several.mean_intervals(sampling=True), single.mean_intervals(sampling=True)),
         (several.difference_intervals(sampling=True), single.difference_intervals(sampling=True)),
-        (several.mean_intervals(sampling_sd=0.2), single.mean_intervals(sampling_sd=0.2)),
     ):
         assert one.lower == pytest.approx(other.lower, abs=1e-6)
         assert one.upper == pytest.approx(other.upper, abs=1e-6)
-    # With a known spread the law is normal: computed for many records, simulated for few.
-    for how, tolerance in (({"sampling": True}, 1e-6), ({"sampling_sd": 0.2}, 0.01)):
-        one, other = several.compare(**how).p_value, single.compare(**how).p_value
-        assert one == pytest.approx(other, abs=tolerance)
+    p_values = [found.compare(sampling=True).p_value for found in (several, single)]
+    assert p_values[0] == pytest.approx(p_values[1], abs=1e-6)
     # These records are another question: there is hardly any noise, and half a step of rounding.
     alone = several.mean_intervals()
     assert alone.upper - alone.lower == pytest.approx(0.0 if steps == 1 else 0.1, abs=1e-3)
     assert single.mean_intervals(sampling=True).exact == (steps == 1)
     assert not several.mean_intervals(sampling=True).exact
-
-
-def test_a_measured_spread_counts_persons() -> None:
-    """Student's interval of the persons, from the variance of their alike records."""
-    source = np.random.default_rng(2)
-    persons = source.random(12)
-    values = np.repeat(persons, MOST)
-    n = len(values)
-    spread = Spread(np.array([values.var(ddof=1)]), np.array([n - 1.0]))
-    several = SampledMeans(
-        np.array([float(n)]), np.array([values.mean()]), (-9.0, 9.0), 0.0, 0.95, spread, MOST
-    )
-    alone = Spread(np.array([persons.var(ddof=1)]), np.array([11.0]))
-    single = SampledMeans(
-        np.array([12.0]), np.array([persons.mean()]), (-9.0, 9.0), 0.0, 0.95, alone
-    )
-    for one, other in zip(several.ends(), single.ends(), strict=True):
-        assert one == pytest.approx(other)
-    # The records of two persons say little of the spread: the bounds do.
-    few = spread.in_clusters(np.array([2.0 * MOST]), MOST, (0.0, 1.0))
-    assert (few.variances[0], few.degrees[0]) == (MOST / 4, math.inf)
 
 
 def test_rates_hold_with_alike_records_and_coarse_noise() -> None:
@@ -161,27 +131,6 @@ def test_order_statistics_count_persons() -> None:
     assert several[0, 1:].tolist() == [MOST * low, MOST * (high - 1) + 1]
     # Eight records of two persons say nothing.
     assert several[1, 1:].tolist() == [0, 9]
-
-
-def test_an_interval_with_a_measured_spread_says_when_it_fails() -> None:
-    mechanism = mechanism_of([40, 30], 10, 1)
-    measurement = mechanism.measure(np.array([200, 100]), SeededRandomness(1))
-    grid = Outcome("y", 0, 1, 10)
-    squares = SquareSums(grid, mechanism_of([40, 30], 100, 1), _squares())
-    found = GroupSums(mechanism, measurement, squares)
-    for intervals in (
-        found.mean_intervals(sampling=True),
-        found.difference_intervals(sampling=True),
-    ):
-        assert intervals.caution == SKEWED
-        assert intervals.to_json()["caution"] == SKEWED
-    assert found.mean_intervals().caution == ""
-    alone = GroupSums(mechanism, measurement).mean_intervals(sampling=True)
-    assert "caution" not in alone.to_json()
-
-
-def _squares() -> Measurement:
-    return mechanism_of([40, 30], 100, 1).measure(np.array([1000, 900]), SeededRandomness(2))
 
 
 def test_the_noise_of_this_study_is_that_of_the_mechanism() -> None:

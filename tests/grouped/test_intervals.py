@@ -121,7 +121,7 @@ def test_the_population_is_held_and_forgetting_the_noise_or_the_sample_is_seen()
         totals = np.array([part.sum() for part in people])
         measured = GroupSums(found, found.measure(totals, SeededRandomness(seed)))
         spread = math.sqrt(0.4 * 0.6)
-        both = measured.mean_intervals(level="0.9", sampling_sd=spread)
+        both = measured.mean_intervals(level="0.9", sampling=True)
         alone = measured.mean_intervals(level="0.9")
         assert (both.about, alone.about) == (About.sampling, About.noise)
         classical = 1.645 * spread / np.sqrt(COUNTS[:3])
@@ -154,7 +154,7 @@ def test_linear_coefficients_are_held_for_the_records_and_the_population() -> No
             own = inverse @ rows.T @ (totals / 20)
             values = route_values(found.space, design, totals)  # type: ignore[arg-type]
             fit = LinearFit(Moments(found, found.measure(values, SeededRandomness(seed)), design))
-            alone, both = fit.intervals("0.9"), fit.intervals("0.9", residual_sd=0.11)
+            alone, both = fit.intervals("0.9"), fit.intervals("0.9", sampling=True)
             hits[0] += float(np.mean((alone.lower <= own) & (own <= alone.upper)))
             hits[1] += float(np.mean((both.lower <= beta) & (beta <= both.upper)))
             hits[2] += float(

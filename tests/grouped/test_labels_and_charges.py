@@ -151,4 +151,4 @@ def test_means_without_error_are_not_compared() -> None:
     found = sums(records, outcome, ["ward"], Budget.gdp(10**6), randomness=SeededRandomness(1))
     assert found.compare().degrees == 0
     assert found.compare().pooled == 5
-    assert found.compare(sampling_sd=1.0).degrees == 1
+    assert found.compare(sampling=True).degrees == 1

@@ -11,12 +11,10 @@ import math
 import numpy as np
 import pytest
 from scipy import stats
-from tests.grouped.measuring import sums
 
 from semidp import run
 from semidp.present.release import Release
 from semidp.present.report.report_page import html
-from semidp.promise.guarantee import Scope
 from semidp.promise.mechanisms.additive import LaplaceMechanism, RoundedGaussianMechanism
 from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
 from semidp.promise.noise.randomness import SeededRandomness
@@ -39,9 +37,7 @@ from semidp.publish.statistics.outcomes.noise_law import (
 )
 from semidp.publish.statistics.outcomes.population import (
     SampledMeans,
-    SquareSums,
     rate_ends,
-    square_space,
 )
 from semidp.publish.statistics.regression.kind import RegressionRequest
 from semidp.publish.statistics.regression.linear import LinearFit, Moments, regression_mechanism
@@ -232,111 +228,18 @@ def test_differences_of_rates_hold_and_pooling_does_not():
     assert both.upper[0] <= 1.0
 
 
-# --- means, with the spread measured and without --------------------------------------------------
+# --- means ----------------------------------------------------------------------------------------
 
 
-def drawn_means(
-    budget: Budget, spread_budget: Budget | None, repeats: int, counts: tuple[int, int] = (16, 200)
-):
-    """Yield what is measured of a small flat group and a large narrow one, on a grid of 100
-    steps.
-    """
-    found, source = mechanism(budget, *counts, steps=100), np.random.default_rng(3)
-    grid = Outcome("y", 0, 1, 100)
-    spread = None
-    if spread_budget is not None:
-        space = square_space(Scope(public(*counts), None, Ball(2)), grid, [WARD])
-        spread = outcome_mechanism(space, spread_budget)
-    for _ in range(repeats):
-        values = [source.integers(0, 101, counts[0]), source.integers(45, 56, counts[1])]
-        squares = None
-        if spread is not None:
-            totals = np.array([((2 * part - 100) ** 2).sum() for part in values])
-            squares = SquareSums(grid, spread, noisy(spread, totals, source))
-        yield GroupSums(
-            found, noisy(found, np.array([part.sum() for part in values]), source), squares
-        )
-
-
-@pytest.mark.few(2)
-@pytest.mark.parametrize("budget", [Budget.gdp(4), Budget.gdp(100), Budget.pure(20)], ids=str)
-@pytest.mark.parametrize("counts", [(8, 60), (16, 200)], ids=str)
-def test_means_with_a_measured_spread_hold_and_a_pooled_one_does_not(budget, counts):
-    hits, pooled, gaps = np.zeros(2), np.zeros(2), 0.0
-    for found in drawn_means(budget, budget, 200, counts):
-        both = found.mean_intervals(sampling=True)
-        apart = found.difference_intervals(sampling=True)
-        hits += (both.lower <= 0.5) & (both.upper >= 0.5)
-        gaps += float(apart.lower[0] <= 0 <= apart.upper[0])
-        n, inside = np.array(counts), found.within_sd()
-        variance = float((n - 1) @ inside**2 / (n.sum() - 2))
-        noise = found.mechanism.variance / 100**2
-        pooled += np.abs(both.values - 0.5) <= 1.96 * np.sqrt(variance / n + noise / n**2)
-    assert not both.exact
-    assert all(enough(hit, 200, 0.95) for hit in (*hits, gaps))
-    if budget == Budget.gdp(100):  # where noise does not hide the fault
-        assert not enough(pooled[0], 200, 0.95)
-
-
-def test_a_measured_spread_pays_and_the_bounds_hold_without_one():
-    (bounded,) = (
-        found.mean_intervals(sampling=True) for found in drawn_means(Budget.gdp(4), None, 1)
-    )
-    (paid,) = (
-        found.mean_intervals(sampling=True)
-        for found in drawn_means(Budget.gdp(4), Budget.gdp(4), 1)
-    )
-    assert paid.upper[1] - paid.lower[1] < 0.4 * (bounded.upper[1] - bounded.lower[1])
+def test_means_have_the_widest_spread_that_the_bounds_allow():
+    found, source = mechanism(Budget.gdp(4), 16, 200, steps=100), np.random.default_rng(3)
+    values = [source.integers(0, 101, 16), source.integers(45, 56, 200)]
+    totals = np.array([part.sum() for part in values])
+    bounded = GroupSums(found, noisy(found, totals, source)).mean_intervals(sampling=True)
     half = 1.96 * math.sqrt(0.25 / 200 + (25 / 100) ** 2 * 4 / 200**2)
     half += 0.5 / 100  # of a step
+    assert not bounded.exact
     assert (bounded.upper[1] - bounded.lower[1]) / 2 == pytest.approx(half, rel=0.02)
-
-
-def test_one_record_has_the_widest_interval_and_not_none():
-    """One record has no spread of its own: what the bounds allow goes with the normal quantile."""
-    data = {"ward": ["a", *["b"] * 50], "y": [0.5, *np.linspace(0.4, 0.6, 50)]}
-    clear = Budget.gdp(10**4)
-    found = sums(data, Outcome("y", 0, 1, 100), ["ward"], clear, spread_budget=clear)
-    both = found.mean_intervals(sampling=True)
-    assert (both.lower[0], both.upper[0]) == (0.0, 1.0)
-    assert both.upper[1] - both.lower[1] < 0.05
-    assert math.isnan(found.within_sd()[0])
-
-
-def test_a_spread_from_few_records_goes_with_students_quantile():
-    """The fault of regressions: a normal quantile covers 0.81 at n = 3; that of means: 1.000, three
-    times as wide.
-    """
-    counts, clear = (3, 3), Budget.gdp(10**5)
-    space_public = public(*counts)
-    found, source = mechanism(clear, *counts, steps=100), np.random.default_rng(5)
-    grid = Outcome("y", 0, 1, 100)
-    space = square_space(Scope(space_public, None, Ball(2)), grid, [WARD])
-    spread = outcome_mechanism(space, clear)
-    design = Design.from_schema(space_public.schema, ["ward"])
-    hits, normal, widths = np.zeros(2), np.zeros(2), []
-    for _ in range(250):
-        values = np.rint(source.normal(50, 8, (2, 3))).astype(np.int64)
-        squares = SquareSums(
-            grid, spread, noisy(spread, ((2 * values - 100) ** 2).sum(axis=1), source)
-        )
-        measured = noisy(found, values.sum(axis=1), source)
-        means = GroupSums(found, measured, squares).mean_intervals(sampling=True)
-        fit = LinearFit(Moments(found, measured, design), squares)
-        both = fit.intervals(sampling=True)
-        known = fit.intervals(residual_sd=values[0].std(ddof=1) / 100)
-        truth = np.array([0.5, 0.0])
-        hits += (both.lower <= truth) & (truth <= both.upper)
-        normal += (known.lower <= truth) & (truth <= known.upper)
-        # one treatment
-        np.testing.assert_allclose([means.lower[0], means.upper[0]], [both.lower[0], both.upper[0]])
-        widths.append(
-            (means.upper[0] - means.lower[0] - 1 / 100)  # less the rounding
-            / (2 * 4.303 * values[0].std(ddof=1) / 100 / math.sqrt(3))
-        )
-    assert all(enough(hit, 250, 0.95) for hit in hits)
-    assert not enough(normal[0], 250, 0.95)
-    assert np.median(widths) == pytest.approx(1.0, abs=0.02)
 
 
 # --- regressions ----------------------------------------------------------------------------------
@@ -358,12 +261,17 @@ def test_a_regression_on_one_factor_is_held_cell_by_cell():
         both = fit.intervals(sampling=True)
         cells = np.clip([fit.coefficients[0], fit.coefficients.sum()], 0, 1)
         residual = math.sqrt(float(np.array(counts) @ (cells * (1 - cells))) / 5100)
-        one = fit.intervals(residual_sd=residual)
+        sampled = residual**2 * inverse_diagonal(fit)
+        half = 1.96 * np.sqrt(np.diag(fit.covariance()) + sampled)
         hits += (both.lower <= beta) & (beta <= both.upper)
-        pooled += (one.lower <= beta) & (beta <= one.upper)
+        pooled += np.abs(fit.coefficients - beta) <= half
     assert all(enough(hit, 300, 0.93) for hit in hits)
     assert not enough(pooled[1], 300, 0.93)
     assert pooled[1] < 0.7 * 300
+
+
+def inverse_diagonal(fit):
+    return np.diag(np.linalg.inv(fit.moments.gram))
 
 
 def test_other_designs_take_the_largest_spread():
@@ -379,8 +287,12 @@ def test_other_designs_take_the_largest_spread():
     found = regression_mechanism(margins, Ball(2), outcome, design, Budget.gdp(1))
     values = route_values(found.space, design, np.array([250, 150, 100, 200]))
     fit = LinearFit(Moments(found, found.measure(values, SeededRandomness(1)), design))
-    widest, known = fit.intervals(sampling=True), fit.intervals(residual_sd=2.0)
-    np.testing.assert_allclose(widest.lower, known.lower)
+    widest, alone = fit.intervals(sampling=True), fit.intervals()
+    errors = [
+        np.sqrt(np.diag(fit.covariance()) + part) for part in (0.0, 4 * inverse_diagonal(fit))
+    ]
+    more = (alone.lower - widest.lower) / 1.96
+    np.testing.assert_allclose(more, errors[1] - errors[0], rtol=0.02)
     assert not widest.exact
     assert space_public.n == 140
 

@@ -3,7 +3,6 @@ do.
 """
 
 import math
-from functools import cache
 
 import numpy as np
 import pytest
@@ -14,7 +13,6 @@ from semidp import run
 from semidp.errors import DataError, InputError, SchemaError
 from semidp.present.report.report_page import html
 from semidp.present.report.sentences import summary
-from semidp.promise.guarantee import Scope
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.schema.features import Feature
 from semidp.promise.schema.outcome import Outcome
@@ -27,7 +25,6 @@ from semidp.publish.plan import Plan
 from semidp.publish.selection import outcome_mechanism
 from semidp.publish.sources.opening import open_source
 from semidp.publish.statistics.outcomes.group_sums import GroupSums
-from semidp.publish.statistics.outcomes.population import SquareSums, square_space
 from semidp.publish.statistics.sums.kind import GroupRequest
 
 FALSE_ALARM = 1e-6
@@ -76,11 +73,6 @@ def test_the_guarantee_is_the_budget_under_the_counts(budget):
     assert found.mechanism.claim == "exact"
     assert not found.private
     assert sums(pupils(), SCORE, ["school"], budget).private
-
-
-def test_a_spread_is_charged_too():
-    found = sums(pupils(), SCORE, ["school"], Budget.gdp(3), spread_budget=Budget.gdp(4))
-    assert found.guarantee.tradeoff == Budget.gdp(5).tradeoff()
 
 
 def test_one_group_needs_one_record_only():
@@ -190,27 +182,8 @@ def test_standard_errors_are_those_of_the_noise_and_the_test_sees_a_wrong_scale(
     assert abs(errors(budget, 0.6) - 1) > 5 * 0.112
 
 
-def test_every_group_has_a_spread_of_its_own():
-    source = np.random.default_rng(3)
-    data = {
-        "g": np.repeat(["a", "b"], 3000),
-        "y": np.concatenate([source.normal(3, 0.5, 3000), source.normal(6, 1.5, 3000)]),
-    }
-    found = sums(
-        data, Outcome("y", 0, 10, steps=1000), ["g"], Budget.gdp(2), spread_budget=Budget.gdp(2)
-    )
-    assert found.within_sd() == pytest.approx([0.5, 1.5], abs=0.1)  # one pooled over both was 1.12
-    noise = found.means().standard_errors
-    both = found.means(sampling_sd=1.0).standard_errors
-    np.testing.assert_allclose(both**2, noise**2 + 1 / 3000)
-    with pytest.raises(InputError, match="give sums of squares"):
-        sums(data, Outcome("y", 0, 10, steps=1000), ["g"], Budget.gdp(2)).within_sd()
-
-
-def test_a_proportion_is_its_own_square():
+def test_a_proportion_is_the_share_of_ones():
     data = {"g": np.repeat(["a", "b"], 2000), "y": np.tile([0, 1, 1, 1], 1000)}
-    found = sums(data, Outcome("y", 0, 1, steps=1), ["g"], Budget.gdp(5))
-    assert found.within_sd() == pytest.approx([math.sqrt(0.75 * 0.25)] * 2, abs=0.02)
     assert proportions(data, "y", ["g"], CLEAR).values == pytest.approx([0.75, 0.75], abs=1e-3)
 
 
@@ -234,75 +207,6 @@ def test_equal_means_are_rejected_as_often_as_stated_and_unequal_ones_nearly_alw
 
     assert low <= rejections(50) <= high
     assert rejections(70) > 390
-
-
-@cache
-def comparisons(
-    shift: float, spread_budget: Budget, repeats: int
-) -> tuple[list[float], list[float]]:
-    """p-values of samples from three unequal groups, one of them shifted: by their own spreads, and
-    by one of all.
-    """
-    source, counts = np.random.default_rng(5), np.array([20, 400, 80])
-    public = Dataspace.from_table(
-        Table(Schema((Feature("g", ("a", "b", "c")),)), counts), [Margin("g")]
-    )
-    space = sum_space(public, Ball(2), SCORE, [Margin("g")])
-    mechanism = outcome_mechanism(space, Budget.gdp(5))
-    squares = square_space(Scope(public, None, Ball(2)), SCORE, [Margin("g")])
-    spread = outcome_mechanism(squares, spread_budget)
-    new, old = [], []
-    for seed in range(repeats):
-        y = [source.integers(0, 101, 20), source.integers(40, 61, 400), source.integers(40, 61, 80)]
-        y[0] = np.clip(y[0] + round(10 * shift), 0, 100)
-        measured = mechanism.measure(np.array([part.sum() for part in y]), SeededRandomness(seed))
-        squares = np.array([((2 * part - 100) ** 2).sum() for part in y])
-        found = GroupSums(
-            mechanism,
-            measured,
-            SquareSums(SCORE, spread, spread.measure(squares, SeededRandomness(seed + 10**6))),
-        )
-        new.append(found.compare(sampling=True).p_value)
-        inside = found.within_sd()
-        pooled = math.sqrt(float(((counts - 1) * inside**2).sum() / (counts.sum() - 3)))
-        old.append(found.compare(sampling_sd=pooled).p_value)
-    return new, old
-
-
-@pytest.mark.parametrize("budget", [Budget.gdp(1), Budget.gdp(5), Budget.pure(5)], ids=str)
-def test_spreads_by_group_keep_the_size_of_the_comparison(budget):
-    """How many of 120 tests at 5% reject equal means is at most binomial, tested at 1e-6."""
-    new, _ = comparisons(0.0, budget, 120)
-    assert len(new) == 120
-    for level in (0.05, 0.01):
-        assert sum(p <= level for p in new) <= stats.binom.ppf(1 - FALSE_ALARM, 120, level)
-
-
-def test_one_spread_for_all_groups_rejects_six_times_as_often_as_stated():
-    """The twin: twenty records that vary widely beside 480 that do not, and the test above would
-    see it.
-    """
-    _, old = comparisons(0.0, Budget.gdp(5), 120)
-    assert sum(p <= 0.05 for p in old) > max(0.3 * 120, stats.binom.ppf(1 - FALSE_ALARM, 120, 0.05))
-
-
-def test_without_noise_the_comparison_is_welchs_test():
-    data = pupils(3, (4, 5, 3))
-    found = sums(data, SCORE, ["school"], CLEAR, spread_budget=CLEAR)
-    groups = [data["score"][data["school"] == f"s{k}"] for k in range(3)]
-    n, averages = np.array([len(y) for y in groups]), np.array([y.mean() for y in groups])
-    weights = n / np.array([y.var(ddof=1) for y in groups])
-    gaps = averages - weights @ averages / weights.sum()
-    rest = float(((1 - weights / weights.sum()) ** 2 / (n - 1)).sum())
-    ratio = float(weights @ gaps**2) / 2 / (1 + 2 * 1 / 8 * rest)
-    compared = found.compare(sampling=True)
-    assert compared.reference == "Welch's F"
-    assert compared.p_value == pytest.approx(stats.f.sf(ratio, 2, 8 / (3 * rest)), abs=1e-3)
-
-
-def test_a_good_spread_finds_what_differs():
-    new, _ = comparisons(3.5, Budget.gdp(5), 40)
-    assert sum(p <= 0.05 for p in new) > 30
 
 
 @pytest.mark.few(2)
@@ -350,22 +254,8 @@ def test_a_grid_that_may_bias_a_mean_says_so():
         assert ("The grid is coarse" in html(release)) is said
 
 
-def test_the_comparison_matches_a_classical_analysis_without_noise():
-    """With the sampling variance known and no noise it is the chi-squared form of the one-way
-    analysis of variance.
-    """
-    data = pupils(7)
-    found = sums(data, SCORE, ["school"], CLEAR)
-    groups = [data["score"][data["school"] == name] for name in ("s0", "s1", "s2")]
-    sizes, averages = np.array([len(g) for g in groups]), np.array([g.mean() for g in groups])
-    between = float((sizes * (averages - np.average(averages, weights=sizes)) ** 2).sum())
-    result = found.compare(sampling_sd=2.0)
-    assert result.statistic == pytest.approx(between / 4, rel=1e-3)
-    assert result.p_value == pytest.approx(stats.chi2.sf(between / 4, 2), rel=1e-3)
-
-
 def test_two_blocks_are_compared_with_their_own_covariance():
-    """Against the dense quadratic form, with sampling error and without."""
+    """Against the dense quadratic form."""
     found = sums(
         pupils(), SCORE, ["school", "sex"], Budget.gdp("0.5"), randomness=SeededRandomness(4)
     )
@@ -374,14 +264,13 @@ def test_two_blocks_are_compared_with_their_own_covariance():
     for block, part in zip(found.blocks, space.slices, strict=True):
         estimates = found.means(block)
         n = estimates.counts
-        for sd in (None, 2.0):
-            covariance = noise * whole[part, part] / np.outer(n, n) + np.diag((sd or 0) ** 2 / n)
-            inverse = np.linalg.inv(covariance)
-            pooled = inverse.sum(axis=0) @ estimates.values / inverse.sum()
-            gap = estimates.values - pooled
-            compared = found.compare(block, sampling_sd=sd)
-            assert compared.pooled == pytest.approx(pooled)
-            assert compared.statistic == pytest.approx(gap @ inverse @ gap)
+        covariance = noise * whole[part, part] / np.outer(n, n)
+        inverse = np.linalg.inv(covariance)
+        pooled = inverse.sum(axis=0) @ estimates.values / inverse.sum()
+        gap = estimates.values - pooled
+        compared = found.compare(block)
+        assert compared.pooled == pytest.approx(pooled)
+        assert compared.statistic == pytest.approx(gap @ inverse @ gap)
 
 
 @pytest.mark.long

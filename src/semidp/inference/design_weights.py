@@ -225,8 +225,7 @@ def _list_sums(release: "ReleaseValue") -> list[PublishedStatistic]:
 
 def _lacks_spread(result: PublishedStatistic) -> bool:
     """Whether the spread of an outcome within strata is not known."""
-    is_proportion = str(result.request.statistic) == "proportion"
-    return not is_proportion and result.analysis.squares is None
+    return str(result.request.statistic) != "proportion"
 
 
 def _match_design(dataspace: Any, strata: PopulationStrata) -> _StratifiedSample:
@@ -350,17 +349,12 @@ def _weigh_groups(
 def _outcome_spread(
     result: PublishedStatistic, place: int, rows: Sequence[int], plan: _StratifiedSample
 ) -> Floats:
-    """Variance of an outcome within each stratum: of a proportion, or as it was measured."""
+    """Variance of a yes or no within each stratum."""
     sums: GroupSums = result.analysis
-    block = result.request.by[place]
-    if str(result.request.statistic) == "proportion":
-        means = sums.means(block)
-        shares = means.values[means.counts > 0][[*rows]]
-        noise = means.standard_errors[means.counts > 0][[*rows]] ** 2
-        return _binary_spread(shares, noise, plan.sampled)
-    counts = sums.means(block).counts
-    spread: Floats = sums.within_sd(block)[counts > 0][[*rows]] ** 2
-    return spread
+    means = sums.means(result.request.by[place])
+    shares = means.values[means.counts > 0][[*rows]]
+    noise = means.standard_errors[means.counts > 0][[*rows]] ** 2
+    return _binary_spread(shares, noise, plan.sampled)
 
 
 def _binary_spread(shares: Floats, noise: Floats, sampled: Floats) -> Floats:

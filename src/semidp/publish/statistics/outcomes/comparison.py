@@ -3,7 +3,7 @@ noise explain.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,6 @@ from semidp.promise.mechanisms.additive import LaplaceMechanism
 from semidp.promise.mechanisms.mechanism import Mechanism
 from semidp.promise.sensitivity.outcome_spaces import SumSpace
 from semidp.publish.statistics.outcomes.noise_law import About, simulate_noise
-from semidp.publish.statistics.outcomes.population import Spread
 
 Floats = NDArray[np.float64]
 
@@ -45,7 +44,7 @@ class Comparison:
     about
         Whether the means of the records are compared (noise alone) or those of their population.
     reference
-        What the statistic was held against: ``χ²``, ``Welch's F``, or ``simulation``.
+        What the statistic was held against: ``χ²`` or ``simulation``.
 
     Examples
     --------
@@ -110,15 +109,6 @@ class NoisyMeans:
         no_spread = np.zeros(len(self.counts))
         return self._test_equality(no_spread, About.noise, no_sampling, self._width)
 
-    def compare_known(self, sd: float) -> Comparison:
-        """Compare the means of the population, with one standard deviation within groups that is
-        known.
-        """
-        if not (self._noise or sd):
-            return self._nothing(About.sampling)
-        variances = np.full(len(self.counts), self.cluster * sd**2)
-        return self._test_equality(variances, About.sampling, self._normal(variances), self._width)
-
     def compare_bounded(self) -> Comparison:
         """Compare the means of the population, with the largest variances that the bounds allow.
 
@@ -144,46 +134,6 @@ class NoisyMeans:
             variances, About.sampling, records, self.cluster * range_, pooled
         )
 
-    def compare_measured(self, spread: Spread) -> Comparison:
-        """Compare the means of the population by Welch's test, with variances that were measured by
-        group.
-
-        A group's variance ``v/n + σ²/n²`` has ``(n - 1)(1 + σ²/(n v))²`` degrees of freedom: the
-        noise is known.
-        """
-        from scipy.special import fdtrc
-
-        outcome = self._space.outcome
-        bounds = float(outcome.lower), float(outcome.upper)
-        spread = spread.in_clusters(self.counts, self.cluster, bounds)
-        each = spread.variances / self.counts
-        whole = each + self._noise / self.counts**2
-        degrees = spread.degrees * (whole / each) ** 2
-
-        def errors(source: np.random.Generator, draws: int) -> Floats:
-            """Normal errors over an estimated spread: Student's, in units of the estimate."""
-            normal = self._normal(spread.variances)(source, draws)
-            # χ² with infinite degrees cannot be drawn; 1e9 of them are as good as known.
-            finite = np.where(np.isfinite(degrees), degrees, 1e9)
-            ratios = source.chisquare(finite, normal.shape) / finite
-            return np.asarray(normal / np.sqrt(ratios))
-
-        result = self._test_equality(spread.variances, About.sampling, errors, self._width)
-        if result.reference != "χ²":
-            return result
-        groups = len(self.counts)
-        weights = 1 / whole
-        remaining_shares = 1 - weights / weights.sum()
-        excess = float((remaining_shares**2 / degrees).sum())
-        if excess == 0:
-            return result
-        # Welch (1951): F with these two degrees of freedom.
-        correction = 1 + 2 * (groups - 2) / (groups**2 - 1) * excess
-        ratio = result.statistic / (groups - 1) / correction
-        denominator_degrees = (groups**2 - 1) / (3 * excess)
-        p = float(fdtrc(groups - 1, denominator_degrees, ratio))
-        return replace(result, p_value=p, about=About.sampling, reference="Welch's F")
-
     def _smooth(self, variances: Floats, unit: float) -> bool:
         """Whether all sums are as good as normal: wide in units of what they are made of, and
         little Laplace noise.
@@ -207,16 +157,6 @@ class NoisyMeans:
         """Means without any error need no test."""
         pooled = float(self.counts @ self.means / self.counts.sum())
         return Comparison(0.0, 0, pooled, 1.0, about)
-
-    def _normal(self, variances: Floats) -> Callable[[np.random.Generator, int], Floats]:
-        """Return what draws normal sampling errors of the means."""
-        deviations = np.sqrt(variances / self.counts)
-
-        def errors(source: np.random.Generator, draws: int) -> Floats:
-            standard = source.normal(0.0, 1.0, (draws, len(deviations)))
-            return standard * deviations
-
-        return errors
 
     def _test_equality(
         self,

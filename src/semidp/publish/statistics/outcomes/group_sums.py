@@ -6,7 +6,7 @@ Means are noisy sums over exact counts.
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
@@ -33,11 +33,7 @@ from semidp.publish.statistics.outcomes.noise_law import (
 )
 from semidp.publish.statistics.outcomes.population import (
     MOST_INVERTED,
-    SKEWED,
-    NoisyPart,
     SampledMeans,
-    Spread,
-    SquareSums,
     rate_ends,
 )
 
@@ -128,11 +124,6 @@ class GroupSums(ByBlocks):
     (2, False)
     """
 
-    squares: SquareSums | None = None
-
-    def _noisy_parts(self) -> Iterable[NoisyPart | None]:
-        return self, self.squares
-
     @property
     def space(self) -> SumSpace:
         """The sensitivity space that the noise is calibrated to."""
@@ -155,17 +146,13 @@ class GroupSums(ByBlocks):
         """What the sums are by."""
         return self.space.blocks
 
-    def sums(self, block: Margin | None = None, *, sampling_sd: float | None = None) -> Estimates:
+    def sums(self, block: Margin | None = None) -> Estimates:
         """Return the sums of one block, ``lower n_g + width · steps``.
 
         Parameters
         ----------
         block
             Which block; may be left out where there is one.
-        sampling_sd
-            The standard deviation of the outcome within every group, where it is known and the
-            standard errors shall hold for the population that the records were drawn from and not
-            for the records themselves.
         """
         number = self._number(block)
         counts = self.space.counts[number].ravel()
@@ -173,54 +160,21 @@ class GroupSums(ByBlocks):
         # Steps count from the lower bound. Adding it back for each record costs no noise, since the
         # counts are exact.
         values = float(self.outcome.lower) * counts + width * self._steps(number)
-        sampled = counts * (sampling_sd or 0.0) ** 2
-        errors = np.sqrt(self._variances(number) + sampled)
+        errors = np.sqrt(self._variances(number))
         rounding = np.asarray(counts * float(self.outcome.rounding), dtype=np.float64)
         groups = self.groups(self.blocks[number])
         return Estimates(groups, counts, values, errors, self.guarantee, rounding)
 
-    def means(self, block: Margin | None = None, *, sampling_sd: float | None = None) -> Estimates:
+    def means(self, block: Margin | None = None) -> Estimates:
         """Return the means of one block: noisy sums over exact counts, NaN for a group without
         records.
         """
-        total = self.sums(block, sampling_sd=sampling_sd)
+        total = self.sums(block)
         n = np.where(total.counts > 0, total.counts, np.nan)
         values = total.values / n
         errors = total.standard_errors / n
         rounding = np.full(len(values), float(self.outcome.rounding))
         return Estimates(total.groups, total.counts, values, errors, total.guarantee, rounding)
-
-    def within_sd(self, block: Margin | None = None) -> Floats:
-        """Return the standard deviation within each group, from the measured sums of squares; NaN
-        below two records.
-
-        ``(Σ (y - mid)² - n (m - mid)²)/(n - 1)``, corrected for what the noise adds to the squared
-        mean, of at most half the width of the bounds and at least that of rounding to the grid. An
-        outcome of one step (a yes or no) needs no sum of squares: its variance is
-        ``p (1 - p) n/(n - 1)``. No spread is pooled over groups.
-        """
-        number = self._number(block)
-        counts = self.space.counts[number].ravel().astype(np.float64)
-        n = np.where(counts > 1, counts, np.nan)
-        lower, upper = self._bounds
-        # A mean outside the bounds is noise, and would make the variance too small or negative.
-        means = np.clip(self.means(self.blocks[number]).values, lower, upper)
-        if self.outcome.steps == 1:
-            # The noise in m lowers (u - m)(m - l) by its variance on average: that is added back.
-            noise = self._variances(number) / n
-            variances = ((upper - means) * (means - lower) * n + noise) / (n - 1)
-            least = 0.0
-        elif self.squares is None:
-            raise InputError(
-                "the spread within groups was not measured: give sums of squares, or the standard"
-                " deviation if known"
-            )
-        else:
-            gaps = means - (lower + upper) / 2
-            variances = self.squares.estimates(number, n, gaps, self._noise)
-            least = float(self.squares.outcome.width) ** 2 / 12
-        largest = (upper - lower) ** 2 / 4
-        return np.asarray(np.sqrt(np.clip(variances, least, largest)))
 
     def sum_intervals(
         self,
@@ -228,7 +182,6 @@ class GroupSums(ByBlocks):
         *,
         level: Number = LEVEL,
         sampling: bool = False,
-        sampling_sd: float | None = None,
         simultaneous: bool = False,
     ) -> Intervals:
         """Return an interval for each sum; the parameters are those of `mean_intervals`.
@@ -237,10 +190,8 @@ class GroupSums(ByBlocks):
         """
         number = self._number(block)
         sums = self.sums(self.blocks[number])
-        if sampling or sampling_sd is not None:
-            of_means = self._population_intervals(
-                number, parse_level(level), sampling_sd, simultaneous
-            )
+        if sampling:
+            of_means = self._population_intervals(number, parse_level(level), simultaneous)
             n = sums.counts
             lower = np.where(n > 0, n * of_means.lower, 0.0)
             upper = np.where(n > 0, n * of_means.upper, 0.0)
@@ -254,7 +205,6 @@ class GroupSums(ByBlocks):
         *,
         level: Number = LEVEL,
         sampling: bool = False,
-        sampling_sd: float | None = None,
         simultaneous: bool = False,
     ) -> Intervals:
         """Return an interval for each mean: of the records, or of the population that they were
@@ -265,8 +215,7 @@ class GroupSums(ByBlocks):
         number is the group's own noisy sum), which holds whatever the rate and the number of
         records, up to 10,000; beyond, and *other means*, by
         ``|m - μ| <= z sqrt((u - μ)(μ - l)/n + σ²/n²)``, which is wider than it need be where values
-        are not at the bounds. With `squares`, from the spread that was measured in each
-        group: Student's t with n - 1.
+        are not at the bounds.
 
         Parameters
         ----------
@@ -276,9 +225,6 @@ class GroupSums(ByBlocks):
             The probability that an interval holds the mean.
         sampling
             Whether it is about the population.
-        sampling_sd
-            The standard deviation within every group, where it is known; the interval is then about
-            the population.
         simultaneous
             Whether all intervals of the set hold at once with that probability.
 
@@ -291,14 +237,14 @@ class GroupSums(ByBlocks):
         >>> prepared = sd.prepare(sd.Plan([request], ["ward"]), records)
         >>> (mechanism,), (values,) = prepared.mechanisms, prepared.values
         >>> stay = GroupSums(mechanism, mechanism.measure(values, sd.promise.SeededRandomness(1)))
-        >>> for found in (stay.mean_intervals(), stay.mean_intervals(sampling_sd=1.0)):
+        >>> for found in (stay.mean_intervals(), stay.mean_intervals(sampling=True)):
         ...     print(found.about, ((found.upper - found.lower) / 2).round(3).tolist())
         noise [0.083, 0.083]
         noise and sampling [0.123, 0.123]
         """
         number = self._number(block)
-        if sampling or sampling_sd is not None:
-            return self._population_intervals(number, parse_level(level), sampling_sd, simultaneous)
+        if sampling:
+            return self._population_intervals(number, parse_level(level), simultaneous)
         means = self.means(self.blocks[number])
         n = np.where(means.counts > 0, means.counts, np.nan)
         return self._noise_alone(means, number, 1 / n, parse_level(level), simultaneous)
@@ -322,21 +268,19 @@ class GroupSums(ByBlocks):
         halves = (np.where(occupied, half, 0.0) + rounding) * scale
         return Intervals.around(found.groups, found.values, halves, level, simultaneous)
 
-    def _population_intervals(
-        self, number: int, level: Fraction, sampling_sd: float | None, simultaneous: bool
-    ) -> Intervals:
+    def _population_intervals(self, number: int, level: Fraction, simultaneous: bool) -> Intervals:
         """Return intervals for the population means, cut to the bounds."""
         means = self.means(self.blocks[number])
         lower, upper = self._bounds
         occupied = means.counts > 0
         each = each_level(level, int(occupied.sum()), self.mechanism, simultaneous, sampling=True)
-        low, high = self.sampled_means(number, each, sampling_sd).ends()
+        low, high = self.sampled_means(number, each).ends()
         rounding = float(self.outcome.rounding)
         low, high = low - rounding, high + rounding
         exact = np.zeros(len(low), dtype=bool)
         # A count of ones is binomial whatever its rate, so that an exact inversion replaces the
         # approximate ends.
-        if self.outcome.steps == 1 and sampling_sd is None:
+        if self.outcome.steps == 1:
             n = means.counts[occupied]
             exact = n <= MOST_INVERTED
             # The sum as drawn, not as projected: only its noise is one whole number of a known law.
@@ -360,43 +304,16 @@ class GroupSums(ByBlocks):
             About.sampling,
             simultaneous,
             bool(exact.all()) and self.cluster == 1,
-            self._caution,
         )
 
-    def sampled_means(
-        self, number: int, level: float, sampling_sd: float | None = None
-    ) -> SampledMeans:
-        """Return the means of the groups with records, with what is known of the spread within
-        them.
-        """
+    def sampled_means(self, number: int, level: float) -> SampledMeans:
+        """Return the means of the groups with records, as a sample from their population."""
         means = self.means(self.blocks[number])
         occupied = means.counts > 0
-        if sampling_sd is None:
-            spread = self._spread(number)
-        else:
-            spread = _known_spread(sampling_sd, int(occupied.sum()))
         noise = float(self.outcome.width) * noise_deviation(self.mechanism, level)
         n = means.counts[occupied].astype(np.float64)
         values = means.values[occupied]
-        return SampledMeans(n, values, self._bounds, noise, level, spread, self.cluster)
-
-    def _spread(self, number: int) -> Spread | None:
-        """Return the variances within the groups with records, where they were measured and no
-        bound says as much.
-        """
-        if self.squares is None or self.outcome.steps == 1:
-            return None
-        means = self.means(self.blocks[number])
-        lower, upper = self._bounds
-        occupied = means.counts > 0
-        gaps = np.clip(means.values, lower, upper) - (lower + upper) / 2
-        n = np.where(occupied, means.counts, 1.0)
-        spread = self.squares.spread(number, n, gaps, self.mechanism, float(self.outcome.width))
-        return Spread(spread.variances[occupied], spread.degrees[occupied])
-
-    @property
-    def _caution(self) -> str:
-        return "" if self.squares is None or self.outcome.steps == 1 else SKEWED
+        return SampledMeans(n, values, self._bounds, noise, level, self.cluster)
 
     @property
     def _bounds(self) -> tuple[float, float]:
@@ -409,19 +326,17 @@ class GroupSums(ByBlocks):
         against: Sequence[str] | None = None,
         level: Number = LEVEL,
         sampling: bool = False,
-        sampling_sd: float | None = None,
         simultaneous: bool = False,
     ) -> Intervals:
         """Return an interval for the difference of the means of two groups with records, the first
         less the second.
 
         For the population the distances of both means from the ends of their own intervals are
-        added in squares (MOVER, `population.SampledMeans`); with a measured spread it is Welch's
-        interval.
+        added in squares (MOVER, `population.SampledMeans`).
 
         Parameters
         ----------
-        block, level, sampling, sampling_sd, simultaneous
+        block, level, sampling, simultaneous
             As for `mean_intervals`.
         against
             The levels of the group that every other is compared with; each pair is compared if left
@@ -448,7 +363,7 @@ class GroupSums(ByBlocks):
         values = np.array(differences)
         rounding = 2 * float(self.outcome.rounding)  # of both means, in opposite directions
         names = tuple((*means.groups[one], *means.groups[other]) for one, other in pairs)
-        if not (sampling or sampling_sd is not None):
+        if not sampling:
             n = means.counts.astype(np.float64)
             width = float(self.outcome.width)
             weights = []
@@ -464,13 +379,13 @@ class GroupSums(ByBlocks):
         place = np.cumsum(means.counts > 0) - 1
         places = place[np.array(pairs, dtype=np.intp).reshape(-1, 2)]
         weights_of = np.tile([1.0, -1.0], (len(pairs), 1))
-        sampled = self.sampled_means(number, each, sampling_sd)
+        sampled = self.sampled_means(number, each)
         low, high = sampled.weighted_sum_ends(places, weights_of)
         lower, upper = self._bounds
         range_ = upper - lower
         low = np.clip(low - rounding, -range_, range_)
         high = np.clip(high + rounding, -range_, range_)
-        about = confidence, About.sampling, simultaneous, False, self._caution
+        about = confidence, About.sampling, simultaneous, False
         return Intervals(names, values, low, high, *about)
 
     def _weights(self, number: int, groups: Sequence[int], weights: Floats) -> Floats:
@@ -486,21 +401,14 @@ class GroupSums(ByBlocks):
         whole = self.space.project(whole)
         return np.asarray(whole[whole != 0])
 
-    def compare(
-        self,
-        block: Margin | None = None,
-        *,
-        sampling: bool = False,
-        sampling_sd: float | None = None,
-    ) -> Comparison:
+    def compare(self, block: Margin | None = None, *, sampling: bool = False) -> Comparison:
         """Test whether the means of all groups with records are equal.
 
         With V the covariance of the means, ``Q = (m - m̄)' V^-1 (m - m̄)``. *The records* (the
         default): V holds the noise alone; Q is χ² for fine Gaussian noise, and its law is simulated
-        for Laplace and coarse noise. *The population*: variances within groups are known
-        (`sampling_sd`), were measured by group (Welch's test, with the noise as known), or are the
-        largest that the bounds allow at the common mean; sums of few records are simulated. Means
-        without any error, as under a huge budget, need no test: nothing is compared.
+        for Laplace and coarse noise. *The population*: variances within groups are the largest that
+        the bounds allow at the common mean; sums of few records are simulated. Means without any
+        error, as under a huge budget, need no test: nothing is compared.
 
         Parameters
         ----------
@@ -508,25 +416,18 @@ class GroupSums(ByBlocks):
             Which groups; may be left out where there is one set.
         sampling
             Whether the question is about the population that the records were drawn from.
-        sampling_sd
-            The standard deviation within every group, where it is known.
         """
         number = self._number(block)
         group_means = self.means(self.blocks[number])
         occupied = group_means.counts > 0
         n = group_means.counts[occupied].astype(np.float64)
         means = group_means.values[occupied]
-        about = About.sampling if sampling or sampling_sd is not None else About.noise
+        about = About.sampling if sampling else About.noise
         if len(n) < 2:
             only_mean = float(means.mean()) if len(n) else math.nan
             return Comparison(0.0, 0, only_mean, 1.0, about)
         measured = NoisyMeans(self.mechanism, number, n, means, self.cluster)
-        if sampling_sd is not None:
-            return measured.compare_known(sampling_sd)
-        if not sampling:
-            return measured.compare_records()
-        spread = self._spread(number)
-        return measured.compare_bounded() if spread is None else measured.compare_measured(spread)
+        return measured.compare_bounded() if sampling else measured.compare_records()
 
     def _steps(self, number: int) -> Floats:
         return self.measurement.projected[self.space.slices[number]]
@@ -564,8 +465,3 @@ def _pairs(found: Estimates, against: Sequence[str] | None) -> list[tuple[int, i
             f"there are {len(pairs):,} pairs of groups: say against which group to compare"
         )
     return pairs
-
-
-def _known_spread(sd: float, groups: int) -> Spread:
-    """Return one standard deviation that is known for all groups."""
-    return Spread(np.full(groups, sd**2), np.full(groups, math.inf))

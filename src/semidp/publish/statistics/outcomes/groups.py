@@ -4,7 +4,6 @@ its groups, its bounds, its intervals.
 
 import itertools
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 
 from semidp.errors import InputError
 from semidp.promise.exact import plain
+from semidp.promise.guarantee import Guarantee
 from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
 from semidp.promise.schema.outcome import ALL_RECORDS, Outcome
 from semidp.promise.schema.schema import Schema
@@ -22,7 +22,6 @@ from semidp.promise.sensitivity.outcome_spaces import GroupedSpace, answered_cel
 from semidp.promise.spaces.dataspace import Margin
 from semidp.publish.statistics.outcomes.noise_law import LEVEL as USUAL_LEVEL
 from semidp.publish.statistics.outcomes.noise_law import Confidence
-from semidp.publish.statistics.outcomes.population import FromNoise, NoisyPart
 from semidp.publish.statistics.outcomes.request import OutcomeRequest, binary_outcome, group_margins
 from semidp.publish.statistics.setting import Chosen, Panel, Setting, Shape
 
@@ -30,7 +29,7 @@ Integers = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
-class ByBlocks(FromNoise):
+class ByBlocks:
     """What was measured by sets of groups whose counts are public; a set may be left out where
     there is one.
     """
@@ -38,8 +37,15 @@ class ByBlocks(FromNoise):
     mechanism: Mechanism
     measurement: Measurement
 
-    def _noisy_parts(self) -> Iterable[NoisyPart | None]:
-        return (self,)
+    @property
+    def guarantee(self) -> Guarantee:
+        """The guarantee of what was measured."""
+        return self.mechanism.guarantee
+
+    @property
+    def private(self) -> bool:
+        """Whether the randomness was secure."""
+        return self.measurement.private
 
     @property
     def space(self) -> GroupedSpace:

@@ -125,19 +125,6 @@ def normal_quantile(level: float) -> float:
     return float(ndtri((1 + level) / 2))
 
 
-def t_quantile(level: float, degrees: Floats) -> Floats:
-    """Return q with ``P(|T| <= q) = level`` for Student's T; the normal one for infinite degrees.
-
-    >>> t_quantile(0.95, np.array([7.0, np.inf])).round(3).tolist()
-    [2.365, 1.96]
-    """
-    from scipy.special import stdtrit
-
-    finite = np.where(np.isfinite(degrees), degrees, 1e9)
-    student = stdtrit(finite, (1 + level) / 2)
-    return np.where(degrees < 1e9, student, normal_quantile(level))
-
-
 def upper_tail(mechanism: Mechanism, steps: NDArray[np.int64]) -> Floats:
     """Return P(N >= k) for the noise N of one entry at whole numbers k."""
     from scipy.special import ndtr
@@ -365,8 +352,6 @@ class Intervals:
     exact
         Whether the level is kept by the law of what was drawn; else it is kept about, as far as a
         sum of records is close to normal.
-    caution
-        When the level is not kept, where that must be said.
     """
 
     names: tuple[tuple[str, ...], ...]
@@ -377,7 +362,6 @@ class Intervals:
     about: About = About.noise
     simultaneous: bool = False
     exact: bool = True
-    caution: str = ""
 
     @classmethod
     def around(
@@ -412,7 +396,6 @@ class Intervals:
             "about": str(self.about),
             "simultaneous": self.simultaneous,
             "exact": self.exact,
-            **({"caution": self.caution} if self.caution else {}),
         }
 
 

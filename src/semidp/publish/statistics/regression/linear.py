@@ -4,7 +4,6 @@ Designs are in `moments`, what may be measured for them in `routes`; logistic
 regression is in `logistic`.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -14,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.promise.exact import Number, parse_level
+from semidp.promise.guarantee import Guarantee
 from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
 from semidp.promise.schema.outcome import Outcome
 from semidp.promise.sensitivity.moments import Design, MomentSpace
@@ -30,7 +30,6 @@ from semidp.publish.statistics.outcomes.noise_law import (
     each_level,
     half_widths,
 )
-from semidp.publish.statistics.outcomes.population import SKEWED, FromNoise, NoisyPart, SquareSums
 from semidp.publish.statistics.regression.routes import RouteSpace, moment_map, regression_routes
 
 Floats = NDArray[np.float64]
@@ -179,13 +178,20 @@ def regression_mechanism(
 
 
 @dataclass(frozen=True, eq=False)
-class RegressionFit(FromNoise):
+class RegressionFit:
     """What both regressions share."""
 
     moments: Moments
 
-    def _noisy_parts(self) -> Iterable[NoisyPart | None]:
-        return (self.moments,)
+    @property
+    def guarantee(self) -> Guarantee:
+        """The guarantee of what was measured."""
+        return self.mechanism.guarantee
+
+    @property
+    def private(self) -> bool:
+        """Whether the randomness was secure."""
+        return self.measurement.private
 
     @property
     def mechanism(self) -> Mechanism:
@@ -263,11 +269,6 @@ class LinearFit(RegressionFit):
     (True, 'noise')
     """
 
-    squares: SquareSums | None = None
-
-    def _noisy_parts(self) -> Iterable[NoisyPart | None]:
-        return self.moments, self.squares
-
     @cached_property
     def coefficients(self) -> Floats:
         """The estimated coefficients."""
@@ -279,32 +280,22 @@ class LinearFit(RegressionFit):
             dtype=np.float64,
         )
 
-    def covariance(self, residual_sd: float | None = None) -> Floats:
-        """Return the covariance of the coefficients: ``(X'X)^-1 N (X'X)^-1``, plus ``σ² (X'X)^-1``
-        where σ is given.
-
-        N is the covariance of the noise in X'y.
-
-        Parameters
-        ----------
-        residual_sd
-            σ, the residual standard deviation, where it is known. Without it the errors are those
-            of the noise alone, about the regression on the records themselves.
+    def covariance(self) -> Floats:
+        """Return the covariance of the coefficients by the noise: ``(X'X)^-1 N (X'X)^-1``, N that
+        of X'y.
         """
         inverse = np.linalg.inv(self.moments.gram)
-        sampling = 0.0 if residual_sd is None else self._cluster * residual_sd**2 * inverse
-        return np.asarray(inverse @ self.moments.noise_covariance @ inverse + sampling)
+        return np.asarray(inverse @ self.moments.noise_covariance @ inverse)
 
-    def standard_errors(self, residual_sd: float | None = None) -> Floats:
+    def standard_errors(self) -> Floats:
         """Return the standard error of each coefficient; see `covariance`."""
-        return np.sqrt(np.diag(self.covariance(residual_sd)))
+        return np.sqrt(np.diag(self.covariance()))
 
     def intervals(
         self,
         level: Number = LEVEL,
         *,
         sampling: bool = False,
-        residual_sd: float | None = None,
         simultaneous: bool = False,
     ) -> Intervals:
         """Return an interval for each coefficient: of the regression on the records, or on their
@@ -312,9 +303,9 @@ class LinearFit(RegressionFit):
 
         A coefficient is a weighted sum of the means of the cells, ``β = (X'X)^-1 Σ_g n_g z_g m_g``.
         Where sums by cell were measured, its interval for the population is that of such a sum
-        (`population.SampledMeans`), with the variances v_g that the bounds allow or that were
-        measured in each cell: ``Σ_g n_g z_g z_g' v_g`` in the middle of ``(X'X)^-1 … (X'X)^-1``,
-        and never one spread for all. Other designs take ``v = (u - l)²/4``, the largest.
+        (`population.SampledMeans`), with the variances v_g that the bounds allow in each cell:
+        ``Σ_g n_g z_g z_g' v_g`` in the middle of ``(X'X)^-1 … (X'X)^-1``, and never one spread for
+        all. Other designs take ``v = (u - l)²/4``, the largest.
 
         Parameters
         ----------
@@ -322,8 +313,6 @@ class LinearFit(RegressionFit):
             The probability that an interval holds the coefficient.
         sampling
             Whether it is about the population that the records were drawn from.
-        residual_sd
-            σ, where it is known; the interval is then about the population.
         simultaneous
             Whether all intervals hold at once with that probability.
         """
@@ -332,13 +321,11 @@ class LinearFit(RegressionFit):
         space = self.moments.space
         outcome = space.outcome
         variances: NDArray[Any] | None = None
-        if sampling or residual_sd is not None:
+        if sampling:
             # Values between two bounds never spread more than half of the distance between them.
             widest = float(outcome.upper - outcome.lower) / 2
-            spread = widest if residual_sd is None else residual_sd
-            variances = self._cluster * spread**2 * np.diag(inverse)
-        by_bounds = sampling and residual_sd is None
-        if by_bounds and isinstance(space, SumSpace) and len(space.blocks) == 1:
+            variances = self._cluster * widest**2 * np.diag(inverse)
+        if sampling and isinstance(space, SumSpace) and len(space.blocks) == 1:
             found = self._by_cell(space, inverse, confidence, simultaneous)
         else:
             found = self._intervals(inverse, confidence, variances, simultaneous)[0]
@@ -366,7 +353,7 @@ class LinearFit(RegressionFit):
         its own.
         """
         moments = self.moments
-        cells = GroupSums(moments.mechanism, moments.measurement, self.squares)
+        cells = GroupSums(moments.mechanism, moments.measurement)
         each = each_level(level, len(self.names), moments.mechanism, simultaneous, sampling=True)
         occupied = space.counts[0].ravel() > 0
         # A coefficient is a weighted sum of the sums of the cells, and a sum is a mean times an
@@ -376,6 +363,5 @@ class LinearFit(RegressionFit):
         places = np.tile(np.arange(int(occupied.sum())), (len(weights), 1))
         low, high = cells.sampled_means(0, each).weighted_sum_ends(places, weights)
         names = tuple((name,) for name in self.names)
-        caution = SKEWED if self.squares is not None else ""
-        about = level, About.sampling, simultaneous, False, caution
+        about = level, About.sampling, simultaneous, False
         return Intervals(names, self.coefficients, low, high, *about)
