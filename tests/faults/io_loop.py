@@ -15,6 +15,7 @@ import hashlib
 import io
 import json
 import os
+import random
 import re
 import shutil
 import signal
@@ -24,6 +25,7 @@ import traceback
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime, tzinfo
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -32,10 +34,14 @@ import duckdb
 import filelock
 
 from semidp import Ledger, Release
-from semidp.cli import run
+from semidp.cli import _output, run
+from semidp.inference.combined import releases_together
+from semidp.promise.accounting import account
 from semidp.promise.documents import read_document
 from semidp.promise.files import recover
+from semidp.publish import pipeline
 from semidp.publish.folders import is_unfinished
+from semidp.publish.parts import prepared_blocks
 from tests.faults.failing_files import Accesses, failing, is_same_tree
 
 CODES = (
@@ -43,6 +49,7 @@ CODES = (
     *(errno.ESTALE, errno.ENOLCK, errno.ENOSYS),
 )
 WAYS = tuple((code, lasting) for code in CODES for lasting in (False, True))
+CLOCKS = (_output, account, pipeline, prepared_blocks, releases_together)
 SECONDS = 120  # far beyond what any run takes
 
 TABLE = "release people.csv --table sex,region --exact sex --exact region --mu 1 --quiet"
@@ -55,6 +62,11 @@ LINKED = (
 CHARGED = "--ledger privacy.json --out out"
 OWN = "--ledger own.json --out out"
 QUARTER = "--ledger series.json --period 2026Q1 --out out"
+RECORDS = (
+    "microdata people.csv --columns sex,region --exact sex --levels region=n,s --mu 1 --seconds 0.001"
+    " --quiet --ledger own.json --release out --out records.csv"
+)
+SYNTHESIZE = "synthesize out --out records.csv --seconds 0.001 --quiet"
 RESUME, DISCARD = "resume out --quiet", "discard out"
 KEPT_FILES, KEPT_FOLDERS = (
     ("people.csv", "persons.csv", "homes.csv", "notes.txt"),
@@ -79,7 +91,12 @@ class Operation:
 
     @property
     def is_charged(self) -> bool:
-        return self.words.startswith("release") and not self.unfinished
+        return self.words.startswith(("release", "microdata")) and not self.unfinished
+
+    @property
+    def has_records(self) -> bool:
+        """Whether it also writes records of the release, which may fail by themselves."""
+        return self.words.startswith("microdata")
 
 
 OPERATIONS = {
@@ -103,6 +120,8 @@ OPERATIONS = {
     "resume linked parts": Operation(
         RESUME, unfinished=f"{LINKED} {PARTS} {OWN}", ledger="own.json"
     ),
+    "microdata": Operation(RECORDS, ledger="own.json"),
+    "resume microdata": Operation(RESUME, unfinished=RECORDS, ledger="own.json"),
 }
 
 
@@ -252,6 +271,39 @@ class PlainLock:
             self.handle = None
 
 
+class CountedRandomness:
+    """Bytes that a copy of the process draws too, so that copies which do the same leave the same
+    files.
+    """
+
+    def __init__(self) -> None:
+        self.drawn = 0
+
+    def __call__(self, size: int) -> bytes:
+        self.drawn += 1
+        return hashlib.shake_256(str(self.drawn).encode()).digest(size)
+
+
+class StandingTime(datetime):
+    """A clock that stands still."""
+
+    @classmethod
+    def now(cls, tz: tzinfo | None = None) -> "StandingTime":
+        return cls(2026, 1, 1, tzinfo=tz)
+
+
+@contextlib.contextmanager
+def same_everywhere() -> Iterator[None]:
+    """Let every copy of the process draw the same random numbers at the same time."""
+    randomness = CountedRandomness()
+    with contextlib.ExitStack() as patched:
+        patched.enter_context(mock.patch.object(os, "urandom", randomness))
+        patched.enter_context(mock.patch.object(random, "_urandom", randomness))
+        for module in CLOCKS:
+            patched.enter_context(mock.patch.object(module, "datetime", StandingTime))
+        yield
+
+
 @contextlib.contextmanager
 def one_thread() -> Iterator[None]:
     """Let nothing run in other threads, and leave out the report, which takes longest."""
@@ -267,6 +319,7 @@ def one_thread() -> Iterator[None]:
         raise RuntimeError("can't start new thread")
 
     with (
+        same_everywhere(),
         mock.patch.object(duckdb, "connect", connect_alone),
         mock.patch.object(filelock, "FileLock", PlainLock),
         mock.patch("concurrent.futures.ThreadPoolExecutor", refuse_threads),
@@ -371,6 +424,8 @@ def find_facts(operation: Operation, start: Path, place: Path) -> dict[str, Any]
         outcome = "recovered"
         if operation.is_charged and not more:
             wrong.append("a release that was not charged")
+        if operation.has_records:
+            wrong += find_records(place)
     elif not is_same_tree(place, start):
         outcome, said = finish(operation, place)
         if said:
@@ -381,6 +436,13 @@ def find_facts(operation: Operation, start: Path, place: Path) -> dict[str, Any]
             wrong.append("what was paid for is lost")
     facts = {"is_made": is_made, "more": more, "halfway": halfway}
     return {"wrong": wrong, "outcome": outcome, **facts}
+
+
+def find_records(place: Path) -> list[str]:
+    """Write the records of a release, where they are not written; return what is wrong."""
+    is_there = (place / "records.csv").exists()
+    again, said = call(place, SYNTHESIZE + (" --force" if is_there else ""))
+    return [f"records: {said}"] if again else []
 
 
 def finish(operation: Operation, place: Path) -> tuple[str, str]:
@@ -405,6 +467,10 @@ def compare(operation: Operation, ended: tuple[int, str], facts: dict[str, Any])
         # One that could not remove every scrap has still discarded the run.
         return [*wrong, "it is not discarded"] if code == 0 and not is_made else wrong
     is_found_later = is_made and facts["halfway"]
+    if operation.has_records and is_made:
+        # The release may be in place without its records: then that is said.
+        is_told = (code == 0) == ("semidp synthesize out" not in said)
+        return wrong if is_told or is_found_later else [*wrong, "what it says of records is not so"]
     if is_made != (code == 0) and not is_found_later and not operation.words.startswith("show"):
         wrong.append("made, and said to have failed" if is_made else "not made")
     is_in_doubt = "may have been charged" in said

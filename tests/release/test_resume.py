@@ -193,8 +193,13 @@ def test_records_that_fail_do_not_cost_their_release_again(
     assert command(again.split()[1:]) == 0
     assert Path("records.csv").read_text().startswith("sex,region\n")
     assert charges() == 1
-    assert command([*RECORDS, "--out", "within/records.csv", "--release", "within"]) == 2
-    assert "choose an --out outside of its folder" in capsys.readouterr().err
+    for words, reason in (
+        (("--out", "within/records.csv", "--release", "within"), "choose an --out outside of its"),
+        (("--out", "nowhere/records.csv", "--release", "made"), "there is no folder nowhere"),
+        (("--out", "other.csv", "--seconds", "0"), "a positive number of seconds"),
+    ):
+        assert command([*RECORDS, *words]) == 2
+        assert reason in capsys.readouterr().err
     assert charges() == 1
 
 

@@ -21,6 +21,7 @@ from semidp.cli._output import (
 from semidp.cli.release import carry_out, mark_not_private, print_release
 from semidp.cli.synthesize import first_interrupt, lines
 from semidp.errors import InputError, Occupied, SemidpError
+from semidp.inference.records.record_assembly import check_seconds
 from semidp.inference.records.record_search import SECONDS
 from semidp.inference.records.record_writing import written_files
 from semidp.inference.records.synthetic import about_file, check_records, numbered_files
@@ -83,6 +84,10 @@ def microdata(
         raise InputError(
             "a release is read again as it was written: choose an --out outside of its folder"
         )
+    # What can be refused about the records is refused before their release is charged.
+    check_seconds(seconds)
+    if not out.parent.is_dir() and out.parent != folder.parent:
+        raise InputError(f"there is no folder {out.parent} to write the records to")
     given = options.given
     inputs = [Path(path) for path in local_paths(data, given["from_table"])]
     with naming_options(given["force"]):
