@@ -28,7 +28,6 @@ from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.tradeoff.budget import Budget
 from semidp.publish.selection import outcome_mechanism
-from semidp.publish.statistics.outcomes.comparison import DRAWS, SEED, NoisyMeans
 from semidp.publish.statistics.outcomes.group_sums import GroupSums
 from semidp.publish.statistics.outcomes.noise_law import (
     LEVEL,
@@ -38,6 +37,9 @@ from semidp.publish.statistics.outcomes.noise_law import (
     upper_tail,
 )
 from semidp.publish.statistics.outcomes.population import (
+    DRAWS,
+    SEED,
+    NoisyMeans,
     SampledMeans,
     rate_ends,
 )

@@ -27,8 +27,7 @@ from semidp.promise.spaces import witness
 from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.exchange_blocks import Blocks
 from semidp.publish.selection import select_mechanism
-from semidp.publish.statistics.answered.answered_estimates import AnsweredSums
-from semidp.publish.statistics.answered.kind import AnsweredRequest
+from semidp.publish.statistics.answered.kind import AnsweredRequest, AnsweredSums
 from semidp.publish.statistics.outcomes.noise_law import simulate_noise
 
 STEPS = 2

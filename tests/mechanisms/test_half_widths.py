@@ -29,11 +29,11 @@ from semidp.promise.sensitivity.table_spaces import sensitivity_space
 from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.tradeoff.budget import Budget
-from semidp.publish.error_patterns import projection_patterns
 from semidp.publish.half_widths import (
     LOG_CONCAVE,
     branch_half_widths,
     cell_half_widths,
+    projection_patterns,
     residual_half_widths,
     table_half_widths,
 )

@@ -24,8 +24,14 @@ from semidp.promise.noise.distributions import CountNoise, DiscreteGaussian
 from semidp.promise.noise.lattice import SMOOTH, LatticeGaussian, OneSidedLatticeGaussian
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.schema.margins import Floats, View, is_within_view, list_axes, trimmed_view
-from semidp.publish.error_patterns import MOST_PATTERNS, find_patterns
-from semidp.publish.noise_sums import LEVEL, Weighted, half_width, half_widths
+from semidp.publish.noise_sums import (
+    LEVEL,
+    MOST_PATTERNS,
+    Weighted,
+    find_patterns,
+    half_width,
+    half_widths,
+)
 
 INTERVALS_BELOW = 10**6
 """Tables of so many cells and more are written without the ends of intervals."""

@@ -1,6 +1,6 @@
 """What exact numbers give away by themselves: no noisy number, no guarantee, no data.
 
-`published_counts` holds what is known, `closed_bounds` the bounds that a formula or a maximum flow
-proves, `narrowing` what follows step by step, `program_bounds` the rest by linear and integer
+`published_counts` holds what is known and what follows from it step by step, `closed_bounds` the
+bounds that a formula or a maximum flow proves, `program_bounds` the rest by linear and integer
 programs. `findings` says what is certain, `proofs` why; `table_files` reads published tables.
 """

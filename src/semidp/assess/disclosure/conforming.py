@@ -11,9 +11,8 @@ from functools import cached_property
 import numpy as np
 
 from semidp.assess.disclosure.closed_bounds import LARGEST_ARRAY, Bounds, close_bounds, is_closed
-from semidp.assess.disclosure.narrowing import Narrowing
 from semidp.assess.disclosure.program_bounds import Clock, Effort, Program
-from semidp.assess.disclosure.published_counts import UNBOUNDED, PublishedCounts
+from semidp.assess.disclosure.published_counts import UNBOUNDED, Narrowing, PublishedCounts
 from semidp.errors import DataError
 from semidp.promise.progress import Progress, silent
 from semidp.promise.schema.margins import Mask, View, is_within_view, join

@@ -18,9 +18,8 @@ import numpy as np
 
 from semidp.assess.disclosure.closed_bounds import Bounds
 from semidp.assess.disclosure.conforming import ConformingTables
-from semidp.assess.disclosure.narrowing import LOWER, UPPER
 from semidp.assess.disclosure.proofs import Explainer, merge_proofs
-from semidp.assess.disclosure.published_counts import UNBOUNDED, PublishedCounts
+from semidp.assess.disclosure.published_counts import LOWER, UNBOUNDED, UPPER, PublishedCounts
 from semidp.promise.schema.margins import Counts, Mask, View, is_within_view, list_axes, meet
 
 _MOST_FEATURES = 3

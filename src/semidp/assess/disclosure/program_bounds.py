@@ -17,8 +17,12 @@ from typing import Any
 import numpy as np
 
 from semidp.assess.disclosure.closed_bounds import Bounds
-from semidp.assess.disclosure.narrowing import CONTRADICTION, Narrowing
-from semidp.assess.disclosure.published_counts import UNBOUNDED, PublishedCounts
+from semidp.assess.disclosure.published_counts import (
+    CONTRADICTION,
+    UNBOUNDED,
+    Narrowing,
+    PublishedCounts,
+)
 from semidp.errors import DataError
 from semidp.promise.progress import Progress, silent
 from semidp.promise.schema.margins import (

@@ -14,9 +14,15 @@ import numpy as np
 
 from semidp.assess.disclosure.closed_bounds import list_terms
 from semidp.assess.disclosure.conforming import ConformingTables
-from semidp.assess.disclosure.narrowing import LOWER, UPPER, Step
 from semidp.assess.disclosure.program_bounds import Certificate
-from semidp.assess.disclosure.published_counts import EXACT_TOTALS, UNBOUNDED, KnownTable
+from semidp.assess.disclosure.published_counts import (
+    EXACT_TOTALS,
+    LOWER,
+    UNBOUNDED,
+    UPPER,
+    KnownTable,
+    Step,
+)
 from semidp.promise.schema.margins import View, is_within_view
 
 _MOST_SENTENCES = 12

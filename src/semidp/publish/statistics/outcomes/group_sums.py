@@ -20,7 +20,6 @@ from semidp.promise.guarantee import Guarantee
 from semidp.promise.schema.outcome import Outcome
 from semidp.promise.sensitivity.outcome_spaces import SumSpace
 from semidp.promise.spaces.dataspace import Margin
-from semidp.publish.statistics.outcomes.comparison import Comparison, NoisyMeans
 from semidp.publish.statistics.outcomes.groups import ByBlocks
 from semidp.publish.statistics.outcomes.noise_law import (
     LEVEL,
@@ -33,6 +32,8 @@ from semidp.publish.statistics.outcomes.noise_law import (
 )
 from semidp.publish.statistics.outcomes.population import (
     MOST_INVERTED,
+    Comparison,
+    NoisyMeans,
     SampledMeans,
     rate_ends,
 )
