@@ -428,12 +428,12 @@ def list_move_kinds(layout: LinkedLayout, adjacency: Adjacency) -> list[Moves]:
     """Return the kinds of change that a promise compares."""
     if layout.public.link.protect is Protect.member:
         exchanges: list[Moves] = [MemberExchange(layout)]
-        others: list[Moves] = [MemberBall(layout)]
+        further: list[Moves] = [MemberBall(layout)]
     else:
         exchanges = [UnitExchange(layout)]
-        others = [WithinUnits(layout)]
+        further = [WithinUnits(layout)]
     # An exchange is also one of the changes within the numbers of the promise.
-    return adjacency.by_kind(ball=[*exchanges, *others], exchange=exchanges)
+    return adjacency.by_kind(ball=[*exchanges, *further], exchange=exchanges)
 
 
 @dataclass(frozen=True, eq=False)

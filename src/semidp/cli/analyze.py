@@ -52,10 +52,10 @@ def features_named(options: o.Options) -> list[str]:
     """Return the features that records shall have: those of --table, else all that are declared or
     exact.
     """
-    given = options.given
-    named = given["table"] or given["exact"]
+    settings = options.given
+    named = settings["table"] or settings["exact"]
     names = dict.fromkeys(name for names in named for name in names)
-    if not given["table"]:
+    if not settings["table"]:
         names.update(dict.fromkeys(feature.name for feature in options.describe().features))
     if len(names) < 2:
         raise InputError("say which features records shall have: --table class,sex,survived")
@@ -159,17 +159,17 @@ def analyze(
     answers from declared levels and the public --totals; where those are not known either, for the
     worst totals that there may be.
     """
-    given = options.given
+    settings = options.given
     if propose_tables:
         features = features_named(options)
         plan = pairs_planned(features, options)
         scope, counted = build_scope(plan, data, options, totals or ())
         print_proposal(scope, counted, features, options, printing)
         return
-    features, *others = given["table"] or [()]
+    features, *more_tables = settings["table"] or [()]
     if not features:
         raise InputError("say which table to analyze: --table sex,region")
-    if others:
+    if more_tables:
         raise InputError(
             "analyze looks at one --table; for several that share a budget use release with"
             " --dry-run"
@@ -177,7 +177,7 @@ def analyze(
     if data is not None and totals:
         raise InputError("the totals are read from the data: give DATA or --totals, not both")
     # Built before the data are opened: a slip in a name should not cost a long read.
-    plan = build_plan(given, build_requests(Chosen(given.choices())))
+    plan = build_plan(settings, build_requests(Chosen(settings.choices())))
     scope, invariants = build_scope(plan, data, options, totals or ())
     budgets = (options.budget(),) if options.spends else REFERENCE
     document = analysis(scope, plan.tables[0].features, budgets, options.report_delta, invariants)

@@ -117,7 +117,7 @@ def disclosure(
         counts = counts.subtract(read_records(read_record_file(known), counts.schema))
     asked = [assign_values("--cell", text.split(","), "--cell ward=A") for text in cell or ()]
     with progress_bar(printing.quiet) as progress:
-        found = Disclosure(
+        review = Disclosure(
             counts,
             Effort(seconds=seconds),
             insiders=insiders,
@@ -126,14 +126,14 @@ def disclosure(
             most=most if most is not None else LISTED if printing.json else _SHOWN,
             progress=progress,
         )
-        document = found.to_json()
+        document = review.to_json()
     if picture is not None:
-        _draw(found, picture)
+        _draw(review, picture)
     if printing.json:
         print_json({"read_as": rules.describe(), **document})
         return
     rows = [("read as", sentence) for sentence in rules.describe()]
-    print_rows([*rows, *disclosure_rows(found)])
+    print_rows([*rows, *disclosure_rows(review)])
 
 
 def _read_exact(

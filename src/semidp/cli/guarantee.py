@@ -64,15 +64,15 @@ KNOWN = (*o.EXACT, *o.ADJACENCY, "schema", "levels", "bins", "id", "most", "repo
 
 def stated_curve(options: o.Options) -> Tradeoff:
     """Return the curve of what is stated by --rho, --mu or --epsilon."""
-    given = options.given
-    if given["rho"] is not None:
-        return zcdp(exact(given["rho"], "--rho"))
-    if given["mu"] is not None:
-        return gaussian(exact(given["mu"], "--mu"))
-    if given["epsilon"] is None:
+    settings = options.given
+    if settings["rho"] is not None:
+        return zcdp(exact(settings["rho"], "--rho"))
+    if settings["mu"] is not None:
+        return gaussian(exact(settings["mu"], "--mu"))
+    if settings["epsilon"] is None:
         raise InputError("give what the release states: exactly one of --rho, --mu and --epsilon")
     return approximate(
-        exact(given["epsilon"], "--epsilon"), exact(given["delta"] or "0", "--delta")
+        exact(settings["epsilon"], "--epsilon"), exact(settings["delta"] or "0", "--delta")
     )
 
 
@@ -122,7 +122,7 @@ def guarantee(
     A RELEASE of semidp: the guarantee is computed anew from its noise, under what an attacker also
     knows (--also-known), without what it publishes (--without), or for another --adjacency.
     """
-    given = options.given
+    settings = options.given
     if release is None:
         if also_known or without:
             raise InputError("--also-known and --without are about a release: give its folder")
@@ -130,31 +130,31 @@ def guarantee(
         curve = stated_curve(options)
         report_statement(Statement(curve, curve.group), options, exactness, printing)
         return
-    if options.spends or given.has("exact") or exactness.invariant_text is not None:
+    if options.spends or settings.has("exact") or exactness.invariant_text is not None:
         raise InputError(
             "a release states its own guarantee: give --also-known, --without or --adjacency with"
             " it"
         )
-    known = _Beside(
-        also_known or (), without or (), exactness.totals or (), declare_features(given)
+    beside = _Beside(
+        also_known or (), without or (), exactness.totals or (), declare_features(settings)
     )
-    _under_release(release, known, options, printing)
+    _under_release(release, beside, options, printing)
 
 
 def report_statement(
     claim: Statement, options: o.Options, exactness: Exactness, printing: o.Printing
 ) -> None:
     """Print what is stated for one record, and what holds for the records that move together."""
-    given, totals = options.given, exactness.totals or ()
-    protection = _protection(given)
-    if given.has("id") and protection is None:
+    settings, totals = options.given, exactness.totals or ()
+    protection = _protection(settings)
+    if settings.has("id") and protection is None:
         raise InputError("--id is about persons with several records: give --most with it")
-    margins = read_margins(given["exact"])
-    declared = declare_features(given)
+    margins = read_margins(settings["exact"])
+    declared = declare_features(settings)
     if exactness.analysis is None:
-        scope = _scope(str(given["adjacency"]), margins, totals, declared, protection)
+        scope = _scope(str(settings["adjacency"]), margins, totals, declared, protection)
     else:
-        says_more = given.has("adjacency", "most") or declared != Plan()
+        says_more = settings.has("adjacency", "most") or declared != Plan()
         if says_more or margins or totals:
             raise InputError(
                 "--analysis already says what is exact and how many records move together: give it"
@@ -163,7 +163,7 @@ def report_statement(
         scope = _read_analysis(exactness.analysis)
     records = scope.adjacency.a
     # For several records a stated delta grows; at the old one no epsilon may be left.
-    target = _report_delta(given) or _grown(claim.stated, records) or DEFAULT_TARGET
+    target = _report_delta(settings) or _grown(claim.stated, records) or DEFAULT_TARGET
     space = scope.dataspace
     if exactness.invariant_text is not None:
         space = Dataspace.from_description(exactness.invariant_text)
@@ -444,9 +444,9 @@ def _under_release(
     printing: o.Printing,
 ) -> None:
     """Print the guarantee of a release as it was made, and under the statistics that are named."""
-    also_known, without, given = exact.also_known, exact.without, options.given
-    most = given["most"]
-    adjacency = str(given["adjacency"]) if given.has("adjacency") else None
+    also_known, without, settings = exact.also_known, exact.without, options.given
+    most = settings["most"]
+    adjacency = str(settings["adjacency"]) if settings.has("adjacency") else None
     release = Release.load(folder)
     release.refuse_combined("guarantees under other statistics")
     as_released = release.guarantee
@@ -460,7 +460,7 @@ def _under_release(
         )
     exact_totals = _join_totals(release.scope.dataspace, exact.totals, exact.declared)
     margins = _margins(release.scope.dataspace, exact_totals, also_known, without)
-    if given.has("id", "records"):
+    if settings.has("id", "records"):
         raise InputError("a release says whose its records are: give --most alone")
     other_pairs = adjacency is not None or most is not None
     if release.plan.units is not None and not (also_known or without or other_pairs):
@@ -468,7 +468,7 @@ def _under_release(
         restated = as_released
     else:
         restated = release.under(margins, adjacency, exact_totals, most)
-    delta = _report_delta(given) or release.plan.report_delta
+    delta = _report_delta(settings) or release.plan.report_delta
     order = change(restated.tradeoff, as_released.tradeoff, delta)
     warnings = _warnings(restated, exact_totals, margins, bool(release.plan.outcomes))
     asked = release.scope.protection

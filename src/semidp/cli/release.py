@@ -76,33 +76,35 @@ def release(
     Writes a folder with the tables, the guarantee and a report. Options that are not listed here
     are keys of a plan file (docs/plan.md), and --set KEY=VALUE gives any of them.
     """
-    plan, given = _load_plan(options)
-    out = given["out"]
-    if out is None and not given["dry_run"]:
+    plan, settings = _load_plan(options)
+    out = settings["out"]
+    if out is None and not settings["dry_run"]:
         raise InputError(
             "say where to write the release: --out FOLDER (or --dry-run to write nothing)"
         )
-    inputs = _list_inputs(data, plan, given)
+    inputs = _list_inputs(data, plan, settings)
     # A place that cannot be written is refused before anything is read or charged.
-    if not given["dry_run"]:
-        with naming_options(given["force"]):
-            check_place(out, force=given["force"], ours=release_files, inputs=inputs)
-    running = replace(build_run_options(given, password=ask_password), ledger=None, inputs=inputs)
+    if not settings["dry_run"]:
+        with naming_options(settings["force"]):
+            check_place(out, force=settings["force"], ours=release_files, inputs=inputs)
+    running = replace(
+        build_run_options(settings, password=ask_password), ledger=None, inputs=inputs
+    )
     foreseen = declared_needs(plan, running.written_as)
     # Declared levels already say how large the tables are: refuse before the data are read.
-    if foreseen is not None and given["partition"] is None:
+    if foreseen is not None and settings["partition"] is None:
         foreseen.refuse_memory(running.memory)
-    with progress_bar(printing.quiet) as progress, open_data(given, plan, data) as source:
-        if given["dry_run"]:
-            _print_dry_run(rehearse(plan, source, running, given["partition"]), printing)
+    with progress_bar(printing.quiet) as progress, open_data(settings, plan, data) as source:
+        if settings["dry_run"]:
+            _print_dry_run(rehearse(plan, source, running, settings["partition"]), printing)
             return
         # Opened after the dry run has left, which charges nothing.
         running = replace(
             running,
-            ledger=o.open_ledger(given["ledger"], printing.quiet),
-            command=o.note_command(data, given),
+            ledger=o.open_ledger(settings["ledger"], printing.quiet),
+            command=o.note_command(data, settings),
         )
-        done, told = carry_out(plan, source, running, given["partition"], printing, progress)
+        done, told = carry_out(plan, source, running, settings["partition"], printing, progress)
     # The release exists now: what goes wrong from here on is about printing alone.
     with in_place(f"the release {out}"):
         if printing.silent:
@@ -135,36 +137,36 @@ def _load_plan(options: o.Options) -> tuple[Plan, Given]:
     """Return the plan of the file that --plan names, or else the one that the options describe; and
     all settings.
     """
-    given = options.given
-    if given["plan"] is not None:
+    settings = options.given
+    if settings["plan"] is not None:
         return _read_plan(options)
-    requests = build_requests(Chosen(given.choices()))
+    requests = build_requests(Chosen(settings.choices()))
     if not requests:
         raise InputError(
             "say what to release: --table a,b, or --group a with --mean b (or --plan FILE)"
         )
-    if not given.has("target_error"):
+    if not settings.has("target_error"):
         options.budget()
-    return build_plan(given, requests), given
+    return build_plan(settings, requests), settings
 
 
 def _read_plan(options: o.Options) -> tuple[Plan, Given]:
     """Return the plan of a file, with the budget or the errors that are given with it."""
-    given = options.given
-    own = {row.name: row for row in (*DESCRIBING, *SPENDING)}
-    own |= statistic_settings()
+    settings = options.given
+    rows = {row.name: row for row in (*DESCRIBING, *SPENDING)}
+    rows |= statistic_settings()
     changes: dict[str, Any] = {}
-    for name in given:
-        if name not in own or name in ("units", *o.BUDGET, "target_error"):
+    for name in settings:
+        if name not in rows or name in ("units", *o.BUDGET, "target_error"):
             continue
-        key = own[name].key or ""
+        key = rows[name].key or ""
         if name == "report_delta":
-            changes[key] = given[name]
+            changes[key] = settings[name]
             continue
         # A plan is published as it stands: only who says so changes one of its keys.
         if name not in options.assigned:
             raise InputError(
-                f"--plan already says what to release and how: leave {own[name].option} out, or"
+                f"--plan already says what to release and how: leave {rows[name].option} out, or"
                 f" change the plan with --set {name}=…"
             )
         if not key.isidentifier():
@@ -172,9 +174,9 @@ def _read_plan(options: o.Options) -> tuple[Plan, Given]:
             raise InputError(
                 f"--plan already says what to release and how: change {entry} in the plan file"
             )
-        changes[key] = given[name]
-    plan, held = o.read_plan_file(given["plan"], "--plan", changes)
-    given = Given({**held, **given})
+        changes[key] = settings[name]
+    plan, held = o.read_plan_file(settings["plan"], "--plan", changes)
+    settings = Given({**held, **settings})
     if options.spends:
         # A second budget would replace what the plan says, or be ignored: both are surprises.
         if all(request.budget for request in plan.requests):
@@ -183,7 +185,7 @@ def _read_plan(options: o.Options) -> tuple[Plan, Given]:
             )
         delta = options.report_delta or plan.report_delta
         plan = evolve(plan.with_budget(options.budget()), report_delta=delta)
-    return with_targets(plan, given["target_error"]).with_values_read(), given
+    return with_targets(plan, settings["target_error"]).with_values_read(), settings
 
 
 def carry_out(

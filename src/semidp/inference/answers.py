@@ -302,8 +302,8 @@ def inverted_rate(
         return float(shares @ upper_binomial(at_least, records, rate, cluster)) > tail
 
     def not_too_large(rate: float) -> bool:
-        others = upper_binomial(records - at_most, records, 1 - rate, cluster)
-        return float(shares @ others) > tail
+        chances = upper_binomial(records - at_most, records, 1 - rate, cluster)
+        return float(shares @ chances) > tail
 
     low = _last(not_too_small, 1.0, 0.0) if not_too_small(1.0) else 1.0
     high = _last(not_too_large, 0.0, 1.0) if not_too_large(0.0) else 0.0
@@ -318,8 +318,8 @@ def upper_binomial(cases: Floats, records: Floats, rate: float, cluster: int) ->
     [0.875, 1.0]
     """
     shares = np.maximum(cases, 1e-300) / cluster
-    others = np.maximum(records - cases, 0.0) / cluster + 1
-    inside = scipy.special.betainc(shares, others, rate)
+    noncases = np.maximum(records - cases, 0.0) / cluster + 1
+    inside = scipy.special.betainc(shares, noncases, rate)
     return np.where(cases <= 0, 1.0, np.where(cases > records, 0.0, inside))
 
 
@@ -338,8 +338,8 @@ def sampled_shares(
     tail = (1 - level) / 2
 
     def least(counts: Floats) -> Floats:
-        cases, others = np.maximum(counts, 1e-300), np.maximum(records - counts, 0.0)
-        end = scipy.special.betaincinv(cases / cluster, others / cluster + 1, tail)
+        cases, noncases = np.maximum(counts, 1e-300), np.maximum(records - counts, 0.0)
+        end = scipy.special.betaincinv(cases / cluster, noncases / cluster + 1, tail)
         return np.where(counts <= 0, 0.0, end)
 
     return least(low), 1 - least(records - high)

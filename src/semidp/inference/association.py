@@ -559,8 +559,8 @@ def _levels_by_score(
     schema = asked.measured.schema
     feature = schema.features[schema.axis(name)]
     levels = list(feature.leaves_below(name))
-    given = _given_scores(name, len(levels), scores)
-    return [levels[place] for place in np.argsort(given, kind="stable").tolist()]
+    ordered_by = _given_scores(name, len(levels), scores)
+    return [levels[place] for place in np.argsort(ordered_by, kind="stable").tolist()]
 
 
 def _score_columns(name: str, levels: int, scores: Mapping[str, Sequence[float] | None]) -> Floats:
@@ -601,10 +601,10 @@ def _given_scores(
             f"{name} has {levels} levels and {len(chosen)} scores: give one for each level, in"
             " order"
         )
-    given = np.asarray(chosen, dtype=np.float64)
-    if not np.isfinite(given).all() or (given == given[0]).all():
+    numbers = np.asarray(chosen, dtype=np.float64)
+    if not np.isfinite(numbers).all() or (numbers == numbers[0]).all():
         raise InputError(f"the scores of {name} must be finite numbers that are not all equal")
-    return tuple(given.tolist())
+    return tuple(numbers.tolist())
 
 
 def noise_covariances(asked: CrossedTable, test: ScoreTest) -> Floats:

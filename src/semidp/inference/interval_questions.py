@@ -301,15 +301,15 @@ class TableQuestion:
             return None
         inner, outer = (0, 1) if nested[0] else (1, 0)
         (top, bottom), (outer_top, outer_bottom) = parts[inner], parts[outer]
-        rest = (outer_top - top, outer_bottom - bottom)
-        outside = (rest[1], outer_bottom)
+        outer_part = (outer_top - top, outer_bottom - bottom)
+        outside = (outer_part[1], outer_bottom)
         share, rate = (
             sampled_rate(self._sums(part), self._noise_of_rate(*part), self.level, self.cluster)
-            for part in (outside, rest)
+            for part in (outside, outer_part)
         )
         if math.isinf(share.standard_error) or math.isinf(rate.standard_error):
             return None
-        apart = [parts[inner], rest] if inner == 0 else [rest, parts[inner]]
+        apart = [parts[inner], outer_part] if inner == 0 else [outer_part, parts[inner]]
         one, other = self._difference_line(apart), self._line(outside)
         common = (self._error(one + other) ** 2 - self._error(one - other) ** 2) / 4
         # Cut only at the end: a distance that was cut would make the sum of squares too small.

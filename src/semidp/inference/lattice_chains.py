@@ -517,8 +517,8 @@ class LatticeChains:
         for axis in list_axes(view):
             family = self.chains[axis].find_leaf_ancestors(view[axis] - 1)
             compared.append(Siblings(level_offsets(self.shape, [axis]), np.asarray(family)))
-        others = [axis for axis in range(len(self.shape)) if not view[axis]]
-        return ParallelMoves(tuple(compared), level_offsets(self.shape, others))
+        free_axes = [axis for axis in range(len(self.shape)) if not view[axis]]
+        return ParallelMoves(tuple(compared), level_offsets(self.shape, free_axes))
 
     @cached_property
     def price(self) -> float:

@@ -166,14 +166,14 @@ class Chains:
         every = []
         for swap in self.swaps:
             fixed = {*swap.exchanged, *swap.shared}
-            others = [axis for axis in range(len(self.shape)) if axis not in fixed]
+            free_axes = [axis for axis in range(len(self.shape)) if axis not in fixed]
             # Two records that agree on what they exchange, or on all else, would only trade places:
             # they differ in both.
-            compared = (self._siblings(swap.exchanged), self._siblings(others))
+            compared = (self._siblings(swap.exchanged), self._siblings(free_axes))
             every.append(ParallelMoves(compared, level_offsets(self.shape, swap.shared)))
         for free in self.free:
-            others = [axis for axis in range(len(self.shape)) if axis != free]
-            offsets = level_offsets(self.shape, others)
+            free_axes = [axis for axis in range(len(self.shape)) if axis != free]
+            offsets = level_offsets(self.shape, free_axes)
             every.append(ParallelMoves((self._siblings([free]),), offsets))
         return tuple(moves for moves in every if moves.count)
 

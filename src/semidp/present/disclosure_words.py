@@ -166,12 +166,12 @@ def review_totals(dataspace: Dataspace) -> Disclosure | None:
     """
     if not dataspace.margins or _are_many(dataspace):
         return None
-    for totals, found in _reviewed:
+    for totals, review in _reviewed:
         if totals is dataspace:
-            return found
-    found = Disclosure.from_dataspace(dataspace)
-    _reviewed[:] = [(dataspace, found)]
-    return found
+            return review
+    review = Disclosure.from_dataspace(dataspace)
+    _reviewed[:] = [(dataspace, review)]
+    return review
 
 
 def _are_many(dataspace: Dataspace) -> bool:
@@ -217,20 +217,20 @@ def brief_rows(found: Disclosure) -> list[tuple[str, str]]:
 
 def disclosure_sections(scope: Scope) -> list[Section]:
     """Return the section of the report; none where only the number of records is exact."""
-    found = review_totals(scope.dataspace)
-    if found is None:
+    review = review_totals(scope.dataspace)
+    if review is None:
         said = "The exact totals are too many to look at here: semidp disclosure reads them."
         many = _are_many(scope.dataspace)
         return [Section(heading=HEADING, paragraphs=[_ABOUT, said])] if many else []
-    rows = [(state(each), " ".join(each.proof)) for each in found.statements[:WORST]]
+    rows = [(state(each), " ".join(each.proof)) for each in review.statements[:WORST]]
     return [
         Section(
             heading=HEADING,
-            paragraphs=disclosure_paragraphs(scope, found),
+            paragraphs=disclosure_paragraphs(scope, review),
             columns=("certain", "why") if rows else (),
             rows=rows,
             names=2,
-            figure=width_figure(found, _DRAWN_IN_REPORT),
+            figure=width_figure(review, _DRAWN_IN_REPORT),
             figure_label="Widths of the bounds of every cell, with certain cells marked",
             caption=(
                 "The lighter a cell, the less is left open about its count. Certain cells are"
@@ -244,13 +244,13 @@ def disclosure_notice(scope: Scope) -> list[str]:
     """Return a warning before a release is charged, where its exact totals reveal somebody's
     value; they alone are read.
     """
-    found = review_totals(scope.dataspace)
-    if found is None or not found.reveals:
+    review = review_totals(scope.dataspace)
+    if review is None or not review.reveals:
         return []
-    worst = found.statements[0]
+    worst = review.statements[0]
     return [
         "The exact totals reveal values by themselves, whatever the noise:"
-        f" {count_statements(found.numbers)}. For example, {state(worst)}. semidp disclosure says"
+        f" {count_statements(review.numbers)}. For example, {state(worst)}. semidp disclosure says"
         " why, and which total to leave out."
     ]
 

@@ -48,10 +48,10 @@ def read_rules(rules: Sequence[str], features: Sequence[Feature]) -> tuple[Struc
     by_name = {feature.name: feature for feature in features}
     zeros: list[StructuralZero] = []
     for rule in rules:
-        first, found, second = rule.partition(" implies ")
+        first, separator, second = rule.partition(" implies ")
         found_zeros = (
             _forbid_implication(rule, first.strip(), second.strip(), by_name)
-            if found
+            if separator
             else _forbid_comparison(rule, by_name)
         )
         if not found_zeros:

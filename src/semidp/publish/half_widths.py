@@ -264,10 +264,10 @@ def branch_half_widths(noise: BranchNoise, fewer_than: int) -> list[Floats | Non
     None for tables that do not have fewer cells than that.
     """
     space = noise.space
-    found: list[Floats | None] = []
+    by_table: list[Floats | None] = []
     for view in space.views:
         if space.schema.grid.count_margin_cells(view) >= fewer_than:
-            found.append(None)
+            by_table.append(None)
             continue
         squares = {}
         for d, square in noise.sigma2.items():
@@ -280,8 +280,8 @@ def branch_half_widths(noise: BranchNoise, fewer_than: int) -> list[Floats | Non
         siblings = np.array(noise.families)[:, None]
         families[place][: space.cut.depth] = siblings
         widths = residual_half_widths(noise.law, squares, families)
-        found.append(space.restore_full_table(widths, view))
-    return found
+        by_table.append(space.restore_full_table(widths, view))
+    return by_table
 
 
 def residual_half_widths(

@@ -195,11 +195,11 @@ def group_levels(
     if len(levels) <= bins:
         return feature
     by_level = dict(zip(feature.levels, counts.tolist(), strict=True))
-    found = np.array([max(0.0, by_level[level]) for level in levels])
+    level_counts = np.array([max(0.0, by_level[level]) for level in levels])
     if ordered:
-        placed = group_neighbors(found, bins)
+        placed = group_neighbors(level_counts, bins)
     else:
-        placed = pool_rare_levels(found, bins, _RARE * error)
+        placed = pool_rare_levels(level_counts, bins, _RARE * error)
     members: dict[int, list[str]] = {}
     for level, place in zip(levels, placed, strict=True):
         members.setdefault(place, []).append(level)

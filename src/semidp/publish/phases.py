@@ -241,9 +241,11 @@ def plan_pairs(
     """
     asked, scope, budget = later.asked, later.scope, later.budget
     dataspace, schema = scope.dataspace, scope.dataspace.schema
-    known = {**exact_counts(dataspace, asked.columns), **counts}
+    counts_by_column = {**exact_counts(dataspace, asked.columns), **counts}
     error = forecast_error(asked, dataspace, scope.adjacency, budget)
-    grouped = Schema(choose_bins(asked, schema, known, dataspace.n, error), schema.structural_zeros)
+    grouped = Schema(
+        choose_bins(asked, schema, counts_by_column, dataspace.n, error), schema.structural_zeros
+    )
     names = name_bins(grouped, asked.columns)
     pairs = pair_requests(asked, names, later.plan.invariants, budget)
     # Numeric bins are levels like others from here on: that they are ordered is noted.

@@ -235,10 +235,10 @@ class ReleaseValue:
         >>> semidp.run(plan, {"sex": ["f", "m", "m"]}).table("sex").to_dict()["count"]
         [1, 2]
         """
-        found = self._find_columns(name)
-        if not isinstance(found, PublishedTable):
+        columns = self._find_columns(name)
+        if not isinstance(columns, PublishedTable):
             raise InputError(f"{name!r} is no table of counts: use release[{name!r}]")
-        return found
+        return columns
 
     def _find_columns(self, name: str | Iterable[str]) -> PublishedColumns:
         by_features: dict[tuple[str, ...], PublishedColumns] = {}
@@ -266,9 +266,9 @@ class ReleaseValue:
         """Return what is published under a name: the table ``release["sex-age"]``, or the file
         ``release["mean-pay"]`` of a statistic; see `table`.
         """
-        found = self._find_columns(name)
-        assert isinstance(found, (PublishedTable, Sheet)), "a release publishes nothing else"
-        return found
+        columns = self._find_columns(name)
+        assert isinstance(columns, (PublishedTable, Sheet)), "a release publishes nothing else"
+        return columns
 
     def keys(self) -> list[str]:
         """Return the names of all that is published.
@@ -480,7 +480,7 @@ def _is_joined_name(name: str, features: tuple[str, ...]) -> bool:
         return name in features
     # The name of a feature may hold a dash itself, so that splitting at dashes would not do.
     for position, feature in enumerate(features):
-        others = (*features[:position], *features[position + 1 :])
-        if name.startswith(f"{feature}-") and _is_joined_name(name[len(feature) + 1 :], others):
+        remaining = (*features[:position], *features[position + 1 :])
+        if name.startswith(f"{feature}-") and _is_joined_name(name[len(feature) + 1 :], remaining):
             return True
     return False

@@ -221,18 +221,18 @@ def _fit_bytes(plan: Plan, tables: Sequence[Any], schema: Schema) -> int:
 
 def _other_disk(plan: Plan, schema: Schema) -> int:
     """Bytes of all files but those of tables: release.json, the report, other statistics."""
-    known = {name for feature in schema.features for name in feature.names}
+    declared = {name for feature in schema.features for name in feature.names}
     listed = sum(len(feature.levels) for feature in schema.features)
     for margin in plan.invariants:
         # of linked files the schema of one kind is given, and the totals of the other are few
-        if known.issuperset(margin.names):
+        if declared.issuperset(margin.names):
             listed += schema.grid.count_margin_cells(schema.view(margin.names))
     shown = [schema.restrict(table.features).size for table in plan.tables]
     disk = PAGE_DISK + LISTED_DISK * listed
     disk += SHOWN_DISK * sum(size for size in shown if size <= FOLDED_CELLS)
     for request in plan.requests:
         disk += REQUEST_DISK
-        if request.features and not request.tables and known.issuperset(request.features):
+        if request.features and not request.tables and declared.issuperset(request.features):
             disk += GROUP_DISK * schema.restrict(request.features).size
     return disk
 

@@ -310,10 +310,10 @@ def _check_outcome_levels(plan: Plan, schema: Schema, source: Source) -> None:
     """Refuse records whose outcome is no declared level below their published one: what exchanges
     cost rests on these levels.
     """
-    known = {name for feature in schema.features for name, labels in feature.finer if labels}
+    from_data = {name for feature in schema.features for name, labels in feature.finer if labels}
     for feature in plan.features:
         for depth, name in enumerate(feature.names, start=1):
-            if name in known:
+            if name in from_data:
                 source.counts(Schema([feature.cut_to_depth(depth)]))
 
 

@@ -105,10 +105,10 @@ def close_bounds(
     if not is_closed(counts) or grid.count_margin_cells(view) > LARGEST_ARRAY:
         return None
     asked = meet(view, counts.crossing)
-    found = _bound_asked(grid, counts.cliques, asked, _finder(counts), most_flows)
-    if found is None:
+    proved = _bound_asked(grid, counts.cliques, asked, _finder(counts), most_flows)
+    if proved is None:
         return None
-    lower, upper = found
+    lower, upper = proved
     if asked != view:
         # What no margin has: all records may be in this cell, or in another one.
         children = np.asarray(grid.sum(counts.possible(view), asked, view))
@@ -183,8 +183,8 @@ def _reduce(cliques: Sequence[View], asked: View) -> list[View]:
     while True:
         smaller = []
         for place, clique in enumerate(current):
-            others = current[:place] + current[place + 1 :]
-            needed = join(asked, *others)
+            remaining = current[:place] + current[place + 1 :]
+            needed = join(asked, *remaining)
             smaller.append(meet(clique, needed))
         smaller = maximal(smaller)
         if smaller == current:
@@ -344,11 +344,11 @@ class _PathFlow:
             add(middle, heads, carried)
             add(middle, sink, carried - agreeing)
             # Records with this value of the separator whose next one differs in what is asked for.
-            there = self.restrict(self.find(before), before)
+            capacity = self.restrict(self.find(before), before)
             nodes = self.labels(before, before)
             followed = np.zeros(self.grid.count_margin_cells(before), dtype=np.int64)
             np.add.at(followed, self.labels(before, clique), carried)
-            add(offsets[place] + nodes, sink, there - followed[nodes])
+            add(offsets[place] + nodes, sink, capacity - followed[nodes])
         final = self.separators[-1]
         agreeing = self.restrict(self.find(last), last)
         nodes = self.labels(final, last)

@@ -54,7 +54,7 @@ class ConformingTables:
     _programs: dict[View, Program] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
-        largest = max(int(known.lower.max(initial=0)) for known in self.counts.tables)
+        largest = max(int(table.lower.max(initial=0)) for table in self.counts.tables)
         if largest >= UNBOUNDED:
             raise DataError(f"counts of {UNBOUNDED:,} and more are not looked at")
         if len(self.counts.tables) > MOST_TABLES:
@@ -87,9 +87,9 @@ class ConformingTables:
         """Return bounds of which only those of some cells were worked for."""
         if view in self._kept and self._kept[view].method != "steps":
             return self._kept[view]
-        wanted = set(cells)
-        if view not in self._partial or not wanted <= self._partial[view][0]:
-            self._partial[view] = wanted, self._bound(view, sorted(wanted))
+        chosen = set(cells)
+        if view not in self._partial or not chosen <= self._partial[view][0]:
+            self._partial[view] = chosen, self._bound(view, sorted(chosen))
         return self._partial[view][1]
 
     def recall(self, view: View, cell: int) -> Bounds:

@@ -160,8 +160,8 @@ class CertainFindings:
     @cached_property
     def numbers(self) -> dict[FindingKind, int]:
         """How many statements of each kind there are."""
-        found = Counter(each.kind for each in self._findings) + self._unlisted
-        return {kind: found[kind] for kind in FindingKind if found[kind]}
+        counted = Counter(each.kind for each in self._findings) + self._unlisted
+        return {kind: counted[kind] for kind in FindingKind if counted[kind]}
 
     @cached_property
     def crossing_bounds(self) -> Bounds | None:
@@ -188,16 +188,16 @@ class CertainFindings:
 
     def list_statements(self, most: int = LISTED) -> list[DisclosureStatement]:
         """Return the worst statements, with their proofs."""
-        return [self._write(found) for found in islice(self._findings, most)]
+        return [self._write(finding) for finding in islice(self._findings, most)]
 
     # --- what is certain --------------------------------------------------------------------------
 
     @cached_property
     def _findings(self) -> list[_Found]:
         # Hidden cells first, while there is time; groups rest on the crossing.
-        found = [*self._find_hidden(), *self._find_counts(), *self._find_groups()]
+        findings = [*self._find_hidden(), *self._find_counts(), *self._find_groups()]
         order = {kind: place for place, kind in enumerate(FindingKind)}
-        return sorted(found, key=lambda each: (order[each.kind], each.rank))
+        return sorted(findings, key=lambda each: (order[each.kind], each.rank))
 
     @cached_property
     def _views(self) -> list[View]:
@@ -276,9 +276,9 @@ class CertainFindings:
         empty = ~support[view] & declared
         if not empty.any():
             return
-        for known in self.counts.tables:
-            shared = meet(known.view, view)
-            told = grid.sum(np.minimum(known.upper, 1), shared, known.view)
+        for table in self.counts.tables:
+            shared = meet(table.view, view)
+            told = grid.sum(np.minimum(table.upper, 1), shared, table.view)
             empty = empty & (grid.spread(told, shared, view) > 0)
         for axis in list_axes(view):
             coarser = _coarsen(view, axis)
@@ -296,9 +296,9 @@ class CertainFindings:
         grid = self.counts.grid
         bounds = self.tables.bound(view)
         size = np.broadcast_to(grid.spread(sizes, group, view), bounds.lower.shape)
-        known = np.broadcast_to(grid.spread(same, group, view).astype(bool), bounds.lower.shape)
+        is_told = np.broadcast_to(grid.spread(same, group, view).astype(bool), bounds.lower.shape)
         missing = size - bounds.lower
-        told = (missing >= 1) & (missing <= self.insiders) & (bounds.lower >= 1) & ~known
+        told = (missing >= 1) & (missing <= self.insiders) & (bounds.lower >= 1) & ~is_told
         for cell in self._list_cells(FindingKind.coalition, told, size):
             lower = int(bounds.lower.ravel()[cell])
             whole = int(size.ravel()[cell])
@@ -307,18 +307,18 @@ class CertainFindings:
 
     def _find_hidden(self) -> Iterator[_Found]:
         """Yield suppressed and rounded cells that are known again."""
-        for known in self.counts.tables:
-            if known.hidden is None or not known.hidden.any():
+        for table in self.counts.tables:
+            if table.hidden is None or not table.hidden.any():
                 continue
-            cells = np.flatnonzero(known.hidden)
-            bounds = self.tables.bound_cells(known.view, cells.tolist())
+            cells = np.flatnonzero(table.hidden)
+            bounds = self.tables.bound_cells(table.view, cells.tolist())
             lower, upper = bounds.lower.ravel(), bounds.upper.ravel()
             for cell in cells.tolist():
                 low, high = int(lower[cell]), int(upper[cell])
                 kind = FindingKind.recovered if low == high else FindingKind.within
                 if low == high or self._is_close(low, high):
                     sharp = bool(bounds.sharp.ravel()[cell])
-                    yield _Found(kind, known.view, cell, low, low, high, sharp)
+                    yield _Found(kind, table.view, cell, low, low, high, sharp)
 
     def _is_close(self, low: int, high: int) -> bool:
         """Whether one estimate is within p% of every value that is left."""
@@ -397,15 +397,15 @@ class CertainFindings:
         if found.lower:
             lines += self._explainer.explain(group, place, LOWER)
         declared = self.counts.possible(found.view).ravel()
-        others = [
+        ruled_out = [
             cell
             for cell in self.counts.list_parts(group, place, found.view)
             if cell != found.cell and declared[cell]
         ]
-        for cell in others[:4]:
+        for cell in ruled_out[:4]:
             lines += self._explainer.explain(found.view, cell, UPPER)
-        if len(others) > 4:
-            lines.append(f"The other {len(others) - 4} values are ruled out in the same way.")
+        if len(ruled_out) > 4:
+            lines.append(f"The other {len(ruled_out) - 4} values are ruled out in the same way.")
         whole = self._explainer.name(group, place)
         what = self._name_value(found)
         who = "all records" if not any(group) else whole

@@ -176,14 +176,14 @@ class Program:
     def _cells(self) -> list[Counts]:
         """The flat cells of each block that can hold a record."""
         grid = self.counts.grid
-        found = []
+        open_by_view = []
         for block in self.blocks:
             open_cells = self.counts.possible(block)
             for view, upper in self.narrowed.upper.items():
                 if is_within_view(view, block):
                     open_cells = open_cells & (grid.spread(upper, view, block) > 0)
-            found.append(np.flatnonzero(open_cells))
-        return found
+            open_by_view.append(np.flatnonzero(open_cells))
+        return open_by_view
 
     @cached_property
     def _starts(self) -> list[int]:
@@ -197,12 +197,12 @@ class Program:
 
         grid = self.counts.grid
         parts: list[_ProgramRows] = []
-        for known in self.counts.tables:
-            gap = np.zeros(known.lower.shape, dtype=np.int64) if known.gap is None else known.gap
-            lower, upper = known.lower.ravel(), known.upper.ravel()
+        for table in self.counts.tables:
+            gap = np.zeros(table.lower.shape, dtype=np.int64) if table.gap is None else table.gap
+            lower, upper = table.lower.ravel(), table.upper.ravel()
             told = np.flatnonzero((lower > 0) | (upper < UNBOUNDED) | (gap.ravel() > 0))
-            names = [(known.view, int(cell)) for cell in told]
-            matrix = self.locate(known.view)[told]
+            names = [(table.view, int(cell)) for cell in told]
+            matrix = self.locate(table.view)[told]
             parts.append(_ProgramRows(matrix, names, lower[told], upper[told], gap.ravel()[told]))
         for place, block in enumerate(self.blocks[1:], start=1):
             shared = meet(block, join(*self.blocks[:place]))
@@ -315,8 +315,8 @@ class Program:
         """Return the published numbers that prove an outer bound of a cell."""
         if self.clock.is_over:
             return None
-        found = self._solve_linear(self._columns(self.locate(view), cell), sense)
-        return None if found is None else found[1]
+        solution = self._solve_linear(self._columns(self.locate(view), cell), sense)
+        return None if solution is None else solution[1]
 
     @staticmethod
     def _columns(sums: Any, cell: int) -> Counts:
@@ -415,7 +415,7 @@ class Program:
         least = np.full(lower.shape, UNBOUNDED, dtype=np.int64)
         most = np.full(lower.shape, -1, dtype=np.int64)
         shown = 0
-        wanted = list(range(len(lower))) if cells is None else list(cells)
+        chosen = list(range(len(lower))) if cells is None else list(cells)
 
         def look() -> None:
             """Take in the integer tables that were found since the last time."""
@@ -430,21 +430,21 @@ class Program:
         if not self.seen:
             self.search(None, 1)
         look()
-        for place, (cell, sense) in enumerate((c, s) for s in (1, -1) for c in wanted):
-            progress("bounding cells", place, 2 * len(wanted))
+        for place, (cell, sense) in enumerate((c, s) for s in (1, -1) for c in chosen):
+            progress("bounding cells", place, 2 * len(chosen))
             ends, seen = (lower, least) if sense > 0 else (upper, most)
             if ends[cell] == seen[cell] or self.clock.is_over:
                 continue
-            found = self._solve_linear(self._columns(sums, cell), sense)
+            solution = self._solve_linear(self._columns(sums, cell), sense)
             look()
-            if found is None:
+            if solution is None:
                 continue
             if sense > 0:
-                lower[cell] = max(lower[cell], math.ceil(found[0]))
+                lower[cell] = max(lower[cell], math.ceil(solution[0]))
             else:
-                upper[cell] = min(upper[cell], math.floor(found[0]))
-        for place, (cell, sense) in enumerate((c, s) for s in (1, -1) for c in wanted):
-            progress("looking for tables", place, 2 * len(wanted))
+                upper[cell] = min(upper[cell], math.floor(solution[0]))
+        for place, (cell, sense) in enumerate((c, s) for s in (1, -1) for c in chosen):
+            progress("looking for tables", place, 2 * len(chosen))
             ends, seen = (lower, least) if sense > 0 else (upper, most)
             if ends[cell] == seen[cell]:
                 continue

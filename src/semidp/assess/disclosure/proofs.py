@@ -83,15 +83,15 @@ class Explainer:
 
     def _by_published(self, view: View, cell: int, side: int, value: int) -> list[str]:
         """A published number that says it, of this cell or, for an upper bound, of a sum."""
-        for known in self.tables.counts.tables:
-            if known.view == view or (side == UPPER and is_within_view(known.view, view)):
-                place = self.tables.counts.find_coarser(view, cell, known.view)
-                told = int((known.lower, known.upper)[side].ravel()[place])
+        for table in self.tables.counts.tables:
+            if table.view == view or (side == UPPER and is_within_view(table.view, view)):
+                place = self.tables.counts.find_coarser(view, cell, table.view)
+                told = int((table.lower, table.upper)[side].ravel()[place])
                 if told == value:
-                    return [self._quote(known, place)]
-            elif is_within_view(view, known.view) and known.is_exact:
-                self.sources.add(known.source)
-                return [f"{self._margin(known)} adds up to {value:,} in {self.name(view, cell)}."]
+                    return [self._quote(table, place)]
+            elif is_within_view(view, table.view) and table.is_exact:
+                self.sources.add(table.source)
+                return [f"{self._margin(table)} adds up to {value:,} in {self.name(view, cell)}."]
         return []
 
     def _quote(self, known: KnownTable, cell: int) -> str:
@@ -163,18 +163,18 @@ class Explainer:
         if len(lines) > most:
             return
         narrowed = self.tables.narrowing
-        found = narrowed.find_step(view, side, cell, before)
-        if found is None:
-            for known in narrowed.list_tables(view):
-                told = (known.lower, known.upper)[side].ravel()[cell]
+        reason = narrowed.find_step(view, side, cell, before)
+        if reason is None:
+            for table in narrowed.list_tables(view):
+                told = (table.lower, table.upper)[side].ravel()[cell]
                 if told not in (0, UNBOUNDED) or (side == UPPER and told == 0):
-                    lines.setdefault(self._quote(known, cell))
+                    lines.setdefault(self._quote(table, cell))
                     return
             return
-        place, step = found
+        place, step = reason
         if step.whole == step.part:
             self._trace(view, 1 - side, cell, place, lines, most)
-            gap = next(known for known in narrowed.list_tables(view) if known.gap is not None)
+            gap = next(table for table in narrowed.list_tables(view) if table.gap is not None)
             self.sources.add(gap.source)
             text = "is suppressed as 0 or at least the threshold, so it is"
             lines.setdefault(
@@ -210,7 +210,7 @@ class Explainer:
         side = step.side
         whole = self.tables.counts.find_coarser(step.part, cell, step.whole)
         self._trace(step.whole, side, whole, place, lines, most)
-        numbers, others = [f"{narrowed.find_value(step.whole, side, whole, place):,}"], []
+        numbers, subtracted = [f"{narrowed.find_value(step.whole, side, whole, place):,}"], []
         for part in self.tables.counts.list_parts(step.whole, whole, step.part):
             if part == cell:
                 continue
@@ -219,10 +219,10 @@ class Explainer:
                 self._trace(step.part, 1 - side, part, place, lines, most)
             if number:
                 numbers.append(f"{number:,}")
-                others.append(self.name(step.part, part))
+                subtracted.append(self.name(step.part, part))
         total = step_value(step, cell)
         mine, sum_name = self.name(step.part, cell), self.name(step.whole, whole)
-        if not others:
+        if not subtracted:
             if side == LOWER:
                 text = f"So all {total:,} of {sum_name} are in {mine}."
             else:
@@ -232,7 +232,7 @@ class Explainer:
             return
         lines.setdefault(
             f"{mine} is {_side(side)} {' − '.join(numbers)} = {total:,}: {sum_name} less"
-            f" {_listing(others)}."
+            f" {_listing(subtracted)}."
         )
 
     def _by_parts(self, view: View, cell: int, side: int, value: int) -> list[str]:
@@ -284,9 +284,9 @@ class Explainer:
             mark = " − " if times < 0 else (" + " if written else "")
             several = "" if abs(times) == 1 else f"{abs(times)} × "
             written.append(f"{mark}{several}{number:,} {self._in_brackets(part, place)}")
-            for known in self.tables.counts.tables:
-                if known.view == part:
-                    self.sources.add(known.source)
+            for table in self.tables.counts.tables:
+                if table.view == part:
+                    self.sources.add(table.source)
         more = f" and {len(terms) - _MOST_TERMS} more" if len(terms) > _MOST_TERMS else ""
         text = "".join(written) + more
         result = f"{sense * certificate.value * certificate.denominator}"

@@ -103,10 +103,10 @@ class PublishedCounts:
     def from_dataspace(cls, dataspace: Dataspace) -> "PublishedCounts":
         """Return what exact totals say."""
         n = np.array(dataspace.n, dtype=np.int64)
-        known = [KnownTable(dataspace.schema.grid.nothing, n, n)]
+        tables = [KnownTable(dataspace.schema.grid.nothing, n, n)]
         for total in dataspace.published_totals:
-            known.append(KnownTable(total.view, total.counts, total.counts))
-        return cls(dataspace.schema, tuple(known))
+            tables.append(KnownTable(total.view, total.counts, total.counts))
+        return cls(dataspace.schema, tuple(tables))
 
     @property
     def grid(self) -> Grid:
@@ -116,28 +116,28 @@ class PublishedCounts:
     @cached_property
     def crossing(self) -> View:
         """Every published feature at its deepest published depth."""
-        return join(*(known.view for known in self.tables))
+        return join(*(table.view for table in self.tables))
 
     @cached_property
     def cliques(self) -> list[View]:
         """The views of the tables that no other one contains; that of n where there is no other."""
-        return maximal(known.view for known in self.tables) or [self.grid.nothing]
+        return maximal(table.view for table in self.tables) or [self.grid.nothing]
 
     @cached_property
     def is_exact(self) -> bool:
         """Whether every published number is exact, and every margin of a clique follows."""
-        by_view = {known.view: known for known in self.tables if known.is_exact}
+        by_view = {table.view: table for table in self.tables if table.is_exact}
         return all(view in by_view for view in self.cliques) and all(
-            known.is_exact for known in self.tables
+            table.is_exact for table in self.tables
         )
 
     def find_exact(self, view: View) -> Counts | None:
         """Return the counts of a view that follow from one exact table; None if none has it."""
         if view not in self._sums:
             self._sums[view] = None
-            for known in self.tables:
-                if is_within_view(view, known.view) and known.is_exact:
-                    self._sums[view] = self.grid.sum(known.lower, view, known.view)
+            for table in self.tables:
+                if is_within_view(view, table.view) and table.is_exact:
+                    self._sums[view] = self.grid.sum(table.lower, view, table.view)
                     break
         return self._sums[view]
 
@@ -192,7 +192,7 @@ class PublishedCounts:
 
     def without_view(self, view: View, instead: Iterable[View] = ()) -> "PublishedCounts":
         """Return what is known if one exact table is not published, or only some of its margins."""
-        kept = [known for known in self.tables if known.view != view]
+        kept = [table for table in self.tables if table.view != view]
         counts = self.require_exact(view)
         for coarser in instead:
             summed = self.grid.sum(counts, coarser, view)
@@ -202,8 +202,8 @@ class PublishedCounts:
     def subtract(self, records: Table) -> "PublishedCounts":
         """Return what is known of all records but some, which somebody knows."""
         grid = self.grid
-        rest = [known.subtract(grid.sum(records.counts, known.view)) for known in self.tables]
-        return PublishedCounts(self.schema, tuple(rest))
+        remaining = [table.subtract(grid.sum(records.counts, table.view)) for table in self.tables]
+        return PublishedCounts(self.schema, tuple(remaining))
 
     def name_cell(self, view: View, flat: int) -> dict[str, str]:
         """Return the levels of one cell of a view, by feature."""
@@ -436,7 +436,7 @@ class Narrowing:
     @classmethod
     def from_counts(cls, counts: PublishedCounts, further: Sequence[View] = ()) -> "Narrowing":
         """Narrow what is published, with further views that nothing is published of."""
-        views = dict.fromkeys(known.view for known in counts.tables)
+        views = dict.fromkeys(table.view for table in counts.tables)
         for one in list(views):
             for other in list(views):
                 views.setdefault(meet(one, other))
@@ -446,14 +446,14 @@ class Narrowing:
             shape = counts.grid.compute_margin_shape(view)
             lower[view] = np.zeros(shape, dtype=np.int64)
             upper[view] = np.where(counts.possible(view), UNBOUNDED, 0).astype(np.int64)
-        found = cls(counts, lower, upper)
-        for known in counts.tables:
+        narrowed = cls(counts, lower, upper)
+        for table in counts.tables:
             # A table with some cells left out says nothing of those.
-            found.lower[known.view] = np.maximum(found.lower[known.view], known.lower)
-            found.upper[known.view] = np.minimum(found.upper[known.view], known.upper)
-        found._check()
-        found._run()
-        return found
+            narrowed.lower[table.view] = np.maximum(narrowed.lower[table.view], table.lower)
+            narrowed.upper[table.view] = np.minimum(narrowed.upper[table.view], table.upper)
+        narrowed._check()
+        narrowed._run()
+        return narrowed
 
     def _check(self) -> None:
         for view, lower in self.lower.items():
@@ -496,28 +496,28 @@ class Narrowing:
         """A part is at least its sum less the most of the other parts."""
         grid = self.counts.grid
         high = self.upper[part]
-        others = grid.spread(grid.sum(high, whole, part), whole, part) - high
-        least = grid.spread(self.lower[whole], whole, part) - others
+        siblings = grid.spread(grid.sum(high, whole, part), whole, part) - high
+        least = grid.spread(self.lower[whole], whole, part) - siblings
         self._move(part, LOWER, least, whole, part)
 
     def _subtract_upper(self, whole: View, part: View) -> None:
         """A part is at most its sum less the least of the other parts."""
         grid = self.counts.grid
         low = self.lower[part]
-        others = grid.spread(grid.sum(low, whole, part), whole, part) - low
+        siblings = grid.spread(grid.sum(low, whole, part), whole, part) - low
         most = grid.spread(self.upper[whole], whole, part)
-        most = np.where(most >= UNBOUNDED, UNBOUNDED, most - others)
+        most = np.where(most >= UNBOUNDED, UNBOUNDED, most - siblings)
         self._move(part, UPPER, most, whole, part)
 
     def _fill_gaps(self) -> None:
         """A cell that is 0 or at least k, and cannot be one of the two, is the other."""
-        for known in self.counts.tables:
-            if known.gap is None:
+        for table in self.counts.tables:
+            if table.gap is None:
                 continue
-            view = known.view
-            some = (known.gap > 0) & (self.lower[view] > 0)
-            self._move(view, LOWER, np.where(some, known.gap, 0), view, view)
-            none = (known.gap > 0) & (self.upper[view] < known.gap)
+            view = table.view
+            some = (table.gap > 0) & (self.lower[view] > 0)
+            self._move(view, LOWER, np.where(some, table.gap, 0), view, view)
+            none = (table.gap > 0) & (self.upper[view] < table.gap)
             self._move(view, UPPER, np.where(none, 0, UNBOUNDED), view, view)
 
     def _move(self, view: View, side: int, values: Counts, whole: View, part: View) -> None:
@@ -543,19 +543,19 @@ class Narrowing:
 
     def find_value(self, view: View, side: int, cell: int, before: int) -> int:
         """Return a bound as it was before a step."""
-        found = self.find_step(view, side, cell, before)
-        if found is not None:
-            step = found[1]
+        reason = self.find_step(view, side, cell, before)
+        if reason is not None:
+            step = reason[1]
             return int(step.values[np.searchsorted(step.cells, cell)])
         start = UNBOUNDED if self.counts.possible(view).ravel()[cell] else 0
         value = start if side == UPPER else 0
-        for known in self.list_tables(view):
-            told = (known.lower, known.upper)[side].ravel()[cell]
+        for table in self.list_tables(view):
+            told = (table.lower, table.upper)[side].ravel()[cell]
             value = int(min(value, told) if side == UPPER else max(value, told))
         return value
 
     def list_tables(self, view: View) -> Iterator[KnownTable]:
         """Yield the published tables over a view."""
-        for known in self.counts.tables:
-            if known.view == view:
-                yield known
+        for table in self.counts.tables:
+            if table.view == view:
+                yield table

@@ -102,7 +102,7 @@ class Disclosure:
     def findings(self) -> CertainFindings:
         """What is certain."""
         tables = ConformingTables(self.counts, self.effort, self.progress)
-        if any(known.hidden is not None for known in self.counts.tables):
+        if any(table.hidden is not None for table in self.counts.tables):
             tables.narrowing  # noqa: B018  (refuses tables that contradict each other)
         return CertainFindings(tables, self.insiders, self.percent)
 
@@ -129,7 +129,7 @@ class Disclosure:
     @cached_property
     def changes(self) -> list[TotalChange]:
         """What would be certain without one of the totals, or with its parts in its place."""
-        sources = {known.source for known in self.counts.tables}
+        sources = {table.source for table in self.counts.tables}
         if sources != {EXACT_TOTALS} or len(self.counts.cliques) > _MOST_CHANGES:
             return []
         changes = []

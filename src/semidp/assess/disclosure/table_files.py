@@ -126,10 +126,10 @@ def read_counts(
     if not files:
         raise InputError("give at least one table")
     schema = _build_schema(files, total, features, zeros)
-    known: list[KnownTable] = []
+    tables: list[KnownTable] = []
     for file in files:
-        known += _read_tables(file, schema, rules, total)
-    return PublishedCounts(schema, tuple(known))
+        tables += _read_tables(file, schema, rules, total)
+    return PublishedCounts(schema, tuple(tables))
 
 
 def _build_schema(
@@ -156,7 +156,7 @@ def _build_schema(
     if empty:
         raise DataError(f"{sorted(empty)[0]!r} has no level but totals")
     kept = [feature for feature in declared if used & set(feature.names)]
-    kept += [Feature(name, list(found)) for name, found in levels.items()]
+    kept += [Feature(name, list(labels)) for name, labels in levels.items()]
     names = {name for feature in kept for name in feature.names}
     inside = [zero for zero in zeros if names.issuperset(dict(zero.levels))]
     return Schema(kept, inside)
@@ -258,9 +258,9 @@ def read_record_file(path: Path) -> TableFile:
         text = Path(path).read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError):
         raise InputError(f"there is no file of records {path}, or it cannot be read") from None
-    header, _, rest = text.partition("\n")
+    header, _, body = text.partition("\n")
     names = next(csv.reader([header.strip()]), [])
     if COUNT not in [name.strip() for name in names]:
-        lines = [line for line in rest.splitlines() if line.strip()]
+        lines = [line for line in body.splitlines() if line.strip()]
         text = "\n".join([f"{header.strip()},{COUNT}", *(f"{line},1" for line in lines)])
     return read_text(path.name, text, COUNT)

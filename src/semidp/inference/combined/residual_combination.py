@@ -141,8 +141,8 @@ def residuals_as_measured(
         deepest = [theirs.schema.features[axis].names[view[axis] - 1] for axis in list_axes(view)]
         places = [space.schema.axis(name) for name in deepest]
         # Numbers of the release, in the order of all features together.
-        own = np.arange(part.stop - part.start).reshape(theirs.residuals.shape(view))
-        arranged = np.transpose(own, np.argsort(places))
+        places_there = np.arange(part.stop - part.start).reshape(theirs.residuals.shape(view))
+        arranged = np.transpose(places_there, np.argsort(places))
         names = theirs.schema.list_view_names(view)
         residuals[space.schema.view(names)] = MeasuredResidual(
             values[part][arranged], variances[part][arranged], part, np.argsort(arranged.ravel())
@@ -266,14 +266,14 @@ class ResidualPool:
         """Measurements of a residual, each with the index of its first number and the weight of
         each entry: its precision.
         """
-        found = []
+        sources = []
         start = 0
         for one in self.measured:
             if one.kind == kind and view in one.residuals:
-                found.append((one.residuals[view], start))
+                sources.append((one.residuals[view], start))
             start += one.noisy.size
-        total = np.sum([1 / residual.variances for residual, _ in found], axis=0)
-        return [(residual, at, 1 / residual.variances / total) for residual, at in found]
+        total = np.sum([1 / residual.variances for residual, _ in sources], axis=0)
+        return [(residual, at, 1 / residual.variances / total) for residual, at in sources]
 
     def average_residuals(self, kind: int) -> Floats:
         """The averaged residuals of one kind, as a vector times the scales."""

@@ -421,8 +421,8 @@ def _count_totals(table: PublishedTable, public: Dataspace) -> Iterator[_CountTo
     width = len(table.schema.names)
     before = 0
     for axis, feature in enumerate(features):
-        others = tuple(place for place in range(len(features)) if place != axis)
-        by_leaf = table.counts.sum(axis=others).tolist()
+        other_axes = tuple(place for place in range(len(features)) if place != axis)
+        by_leaf = table.counts.sum(axis=other_axes).tolist()
         paths = feature.paths()
         for depth in range(1, len(feature.names) + 1):
             # The cells of a table of one feature are its finest totals already.

@@ -316,8 +316,8 @@ def _as_one_block(
     foreseen: tuple[str, ...],
 ) -> PreparedBlocks:
     steps = []
-    for (request, mechanism), own in zip(prepared.calibrated_requests, values, strict=True):
-        steps.append(InOnePiece(request, mechanism, prepared.scope, own))
+    for (request, mechanism), of_request in zip(prepared.calibrated_requests, values, strict=True):
+        steps.append(InOnePiece(request, mechanism, prepared.scope, of_request))
     return PreparedBlocks(
         plan=prepared.plan,
         scope=prepared.scope,

@@ -149,8 +149,8 @@ class _Sums:
         names = {*(self.names[axis] for axis in axes), *depths}
         names |= set() if self.top is None else {self.top}
         # what the data are not declared to hold is no part of an exact total
-        known = names <= {*self.public.schema.names}
-        return Total(count_text(count), known and self.public.publishes(Margin(*sorted(names))))
+        is_public = names <= {*self.public.schema.names}
+        return Total(count_text(count), is_public and self.public.publishes(Margin(*sorted(names))))
 
 
 def grid(table: CountedCells, public: Dataspace) -> CellGrid | None:

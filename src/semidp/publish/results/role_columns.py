@@ -157,8 +157,8 @@ class EstimateColumns:
         """What `texts` are called."""
         if self.estimate.text is not None:
             return [self.estimate.title]
-        own = (self.estimate, self.error, *self.ends)
-        return [one.title for one in own if one is not None]
+        columns = (self.estimate, self.error, *self.ends)
+        return [one.title for one in columns if one is not None]
 
     @cached_property
     def _common_error(self) -> float:
@@ -290,10 +290,10 @@ class Sheet(PublishedColumns):
         """Estimates with the columns that belong to each: those between it and the next one."""
         starts = [place for place, one in enumerate(self.role_columns) if one.role in ESTIMATES]
         for start, end in zip(starts, [*starts[1:], len(self.role_columns)], strict=True):
-            own = self.role_columns[start:end]
-            error = next((one for one in own if one.role is Role.error), None)
-            ends = tuple(one for one in own if one.role in (Role.lower, Role.upper))
-            yield EstimateColumns(own[0], error, ends)
+            columns = self.role_columns[start:end]
+            error = next((one for one in columns if one.role is Role.error), None)
+            ends = tuple(one for one in columns if one.role in (Role.lower, Role.upper))
+            yield EstimateColumns(columns[0], error, ends)
 
     def _mark(self, one: EstimateColumns, row: int) -> str:
         is_marked = self.faint is not None and one.estimate.role is Role.estimate
@@ -333,8 +333,8 @@ class Sheet(PublishedColumns):
         for row in np.flatnonzero(occupied)[:LISTED_ROWS].tolist():
             texts = [" · ".join(self.groups[row]), *(f"{one.values[row]:,}" for one in counted)]
             for one in measured:
-                first, *rest = one.texts(row)
-                texts += [f"{self._mark(one, row)}{first}", *rest]
+                first, *further = one.texts(row)
+                texts += [f"{self._mark(one, row)}{first}", *further]
             rows.append(texts)
         left_out = more(f"{self.row}s are shown", len(rows), int(occupied.sum()))
         figure = self.plot()

@@ -229,13 +229,13 @@ class ExpressionWriter:
     def _comparison(self, sign: str, nodes: Sequence[Node]) -> str:
         """Compare the first with each of the others, all read as the same kind."""
         kind = self._common_kind(sign, nodes)
-        first, *others = [self._value(node, kind) for node in nodes]
+        first, *operands = [self._value(node, kind) for node in nodes]
         if sign == "between":
-            low, high = others
+            low, high = operands
             parts = (self._compare(kind, ">=", first, low), self._compare(kind, "<=", first, high))
             return f"({' AND '.join(parts)})"
         signs = "=" if sign == "in" else sign
-        return f"({' OR '.join(self._compare(kind, signs, first, other) for other in others)})"
+        return f"({' OR '.join(self._compare(kind, signs, first, other) for other in operands)})"
 
     def _common_kind(self, sign: str, nodes: Sequence[Node]) -> str:
         """Return as what all sides of a comparison are read; refuse where nothing says so."""

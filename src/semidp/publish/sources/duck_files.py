@@ -179,8 +179,8 @@ def refuse_values(
         return
     tests = ", ".join(f"bool_or({misfit})" for misfit in writer.misfits)
     query = partial(run_query, connection, f"SELECT {tests} FROM {relation}")
-    (found,) = read_or_explain(files, FAILED, query)
-    for wrong, sentence in zip(found, writer.misfits.values(), strict=True):
+    (misfits,) = read_or_explain(files, FAILED, query)
+    for wrong, sentence in zip(misfits, writer.misfits.values(), strict=True):
         if wrong:
             raise DataError(sentence)
 

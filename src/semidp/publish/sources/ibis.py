@@ -281,8 +281,8 @@ def kept_rows(table: Any, where: str | None, declared: Mapping[str, str]) -> Any
             query = connection.sql(
                 f"SELECT {tests} {records}", schema=dict.fromkeys(named, "int32")
             )
-            found = fetched_columns(query, list(named))
-            for (wrong,), sentence in zip(found, writer.misfits.values(), strict=True):
+            columns = fetched_columns(query, list(named))
+            for (wrong,), sentence in zip(columns, writer.misfits.values(), strict=True):
                 if wrong:
                     raise DataError(sentence)
         rows = connection.sql(f"SELECT * {records} WHERE {condition}", schema=table.schema())

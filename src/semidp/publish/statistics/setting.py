@@ -223,16 +223,16 @@ def index_settings(asking: Iterable[Setting]) -> dict[str, Setting]:
     >>> list(index_settings([mean]))
     ['mean', 'level']
     """
-    found: dict[str, Setting] = {}
+    by_name: dict[str, Setting] = {}
     for asked in asking:
         for setting in (asked, *asked.beside):
             # A setting may stand beside several others, but one option cannot mean two things.
-            if found.setdefault(setting.name, setting) != setting:
+            if by_name.setdefault(setting.name, setting) != setting:
                 raise InputError(
                     f"two statistics declare the option {setting.option} otherwise: name one of"
                     " them anew"
                 )
-    return found
+    return by_name
 
 
 def name_needed(setting: Setting) -> str:
@@ -241,8 +241,8 @@ def name_needed(setting: Setting) -> str:
     >>> name_needed(Setting(name="fit", help="", shape=Shape.text, needs=("table", "all_pairs")))
     '⟨fit⟩ works only with ⟨table⟩ or ⟨all_pairs⟩: add that, or leave it out'
     """
-    *others, last = (f"⟨{name}⟩" for name in setting.needs)
-    named = f"{', '.join(others)} or {last}" if others else last
+    *first_names, last = (f"⟨{name}⟩" for name in setting.needs)
+    named = f"{', '.join(first_names)} or {last}" if first_names else last
     return f"⟨{setting.name}⟩ works only with {named}: add that, or leave it out"
 
 

@@ -326,11 +326,13 @@ class LinearFit(RegressionFit):
             widest = float(outcome.upper - outcome.lower) / 2
             variances = self._cluster * widest**2 * np.diag(inverse)
         if sampling and isinstance(space, SumSpace) and len(space.blocks) == 1:
-            found = self._by_cell(space, inverse, confidence, simultaneous)
+            intervals = self._by_cell(space, inverse, confidence, simultaneous)
         else:
-            found = self._intervals(inverse, confidence, variances, simultaneous)[0]
+            intervals = self._intervals(inverse, confidence, variances, simultaneous)[0]
         rounding = self._rounding(inverse)
-        return replace(found, lower=found.lower - rounding, upper=found.upper + rounding)
+        return replace(
+            intervals, lower=intervals.lower - rounding, upper=intervals.upper + rounding
+        )
 
     def _rounding(self, inverse: NDArray[Any]) -> Floats:
         """Return by how much rounding to the grid can have moved each coefficient.

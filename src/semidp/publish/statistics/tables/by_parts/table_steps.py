@@ -75,13 +75,13 @@ class TablesMeasurement(RequestMeasurement):
     ) -> Published:
         """Return the tables, with their whole numbers where those were fitted before."""
         result: Any = super().publish(request, scope, counts, progress)
-        known: dict[str, Any] = {"noisy": self.measurement.noisy}
+        stated: dict[str, Any] = {"noisy": self.measurement.noisy}
         if self.blocks is not None:
             overview = compute_overview(result, self.blocks, self.names)
-            known["blocks"] = replace(self.blocks, overview=overview)
+            stated["blocks"] = replace(self.blocks, overview=overview)
         if self.agreeing is not None:
-            known["stated"] = self.agreeing
-        published: Published = replace(result, **known)
+            stated["stated"] = self.agreeing
+        published: Published = replace(result, **stated)
         return published
 
 
