@@ -31,7 +31,6 @@ from semidp.publish.results.role_columns import (
 from semidp.publish.results.texts import p_value_text, scale_text
 from semidp.publish.selection import AUTO
 from semidp.publish.sources.reader import Reader, conceal
-from semidp.publish.statistics.outcomes.comparison import Comparison
 from semidp.publish.statistics.outcomes.group_sums import Estimates, GroupSums
 from semidp.publish.statistics.outcomes.groups import (
     BOUNDS,
@@ -51,6 +50,7 @@ from semidp.publish.statistics.outcomes.groups import (
     read_outcome,
 )
 from semidp.publish.statistics.outcomes.noise_law import About, Intervals
+from semidp.publish.statistics.outcomes.population import Comparison
 from semidp.publish.statistics.outcomes.request import Statistic, StatisticRequest, optional_text
 from semidp.publish.statistics.outcomes.words import (
     BOUNDS_CAPTION,
