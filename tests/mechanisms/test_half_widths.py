@@ -33,11 +33,16 @@ from semidp.publish.half_widths import (
     LOG_CONCAVE,
     branch_half_widths,
     cell_half_widths,
-    projection_patterns,
     residual_half_widths,
     table_half_widths,
 )
-from semidp.publish.noise_sums import Weighted, half_width, half_widths, normal_half_width
+from semidp.publish.noise_sums import (
+    Weighted,
+    half_width,
+    half_widths,
+    normal_half_width,
+    projection_patterns,
+)
 
 # what intervals were made of before
 NORMAL, LAPLACE = 1.959963984540054, math.log(20) / math.sqrt(2)
