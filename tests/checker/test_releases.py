@@ -91,6 +91,12 @@ PLANS = {
     "joint, rho": "--table sex,region,job --exact sex --rho 1/4",
     "combination": "two-way, rho + joint, rho",
     "table and mean": "--table sex,region --group sex --mean income --bounds income=0,10 --exact sex --mu 1 --adjacency exchange",
+    "small files": "--units few.csv --link home --most-members 2 --protect member --table zone,sex --table units:size --exact zone --adjacency exchange --mu 1",
+    "microdata": "microdata --columns sex,region,age,job --exact sex --rho 1",
+    "microdata, exchange": "microdata --columns sex,region,age --ordered age --exact sex --exact region --mu 1 --adjacency exchange",
+    "microdata in epsilon": "microdata --columns region,job,age --ordered age --epsilon 2 --delta 1e-6",
+    "period of a series": f"--table sex,region {BALL} --rho 1/4 --ledger series.json --period 2026Q1",
+    "exact answers, exchange": "--group sex --mean pay --bounds pay=0,50 --missing pay=exact --mu 1 --adjacency exchange",
 }
 
 
@@ -131,9 +137,14 @@ def carried_out(folder: Path, names: tuple[str, ...]) -> dict[str, Path]:
         for _ in range(draw.randint(1, 4)):
             members.append(f"h{home},{draw.choice('fm')},{draw.choice(['old', 'young'])}")
     files = {"people.csv": lines, "homes.csv": homes, "members.csv": members}
+    files |= {"few.csv": [homes[0], *homes[5:8]], "few-members.csv": [members[0]]}
+    for home, sex in ((4, "f"), (5, "m"), (6, "m"), (6, "f")):
+        files["few-members.csv"].append(f"h{home},{sex},old")
     files |= {"schema.toml": [SCHEMA], "ages.toml": [AGES]}
     for name, text in files.items():
         (folder / name).write_text("\n".join(text) + "\n")
+    series = "--rho 1 --series quarter --each-person 2 --exact sex --exact region"
+    assert run(["ledger", str(folder / "series.json"), *series.split()]) == 0
     made: dict[str, Path] = {}
     for number, name in enumerate(names):
         made[name] = folder / f"r{number}"
@@ -141,12 +152,17 @@ def carried_out(folder: Path, names: tuple[str, ...]) -> dict[str, Path]:
             parts = [str(made[part]) for part in PLANS[name].split(" + ")]
             assert run(["combine", *parts, "--out", str(made[name]), "--quiet"]) == 0
             continue
-        place = re.compile(r"\w+\.(toml|csv)")
+        place = re.compile(r"\w+\.(toml|csv|json)")
         words = place.sub(lambda found: str(folder / found[0]), PLANS[name]).split()
         levels = [] if "--schema" in words else ["--levels-from-data"]
         data = folder / ("members.csv" if "--units" in words else "people.csv")
-        arguments = ["release", str(data), *words, *levels, "--quiet"]
-        assert run([*arguments, "--out", str(made[name])]) == 0, name
+        if "few.csv" in PLANS[name]:
+            data = folder / "few-members.csv"
+        out = ["--out", str(made[name])]
+        if words[0] == "microdata":
+            out = ["--release", str(made[name]), "--out", f"{made[name]}.csv", "--seconds", "1"]
+        command = [words.pop(0)] if words[0] == "microdata" else ["release"]
+        assert run([*command, str(data), *words, *levels, "--quiet", *out]) == 0, name
     return made
 
 
@@ -376,6 +392,7 @@ STILL_TRUE = {
     "parts: levels_in_other_states": "the measurements are in Parquet, which is not read",
     "linked members: larger_units": "how many members change does not depend on sizes",
     "linked members, rho: larger_units": "the same",
+    "small files: smaller_epsilon": "all exchanges are listed, and cost less than is charged",
     "whole units: smaller_epsilon": "the software adds more noise than the moves need",
     "two-way, exchange: ball_instead_of_exchange": "the ball has the same moves (THEORY 11, table)",
     "laplace, exchange: ball_instead_of_exchange": "D1 is 4 for both",

@@ -36,6 +36,7 @@ COMMANDS = {
         "--table sex,ward --exact sex,ward --exact ward,kind --adjacency exchange --mu 1",
     ),
 }
+GIVEN_AWAY = "disclosure data.csv --exact sex,ward --exact ward,kind --seconds 600"
 QUICK = ("table", "median", "series", "refused outcome")
 SERIES = "ledger book.json --mu 2 --series quarter --each-person 4 --exact sex --exact ward"
 
@@ -69,7 +70,8 @@ def run_in(folder, world, records, command):
         released = public_part(json.loads(written.read_text())) if code == 0 else message
         if "--ledger" in command:
             rehearsals.append(listen(["ledger", "book.json", "--format", "json"]))
-        files = sorted(path.name for path in folder.rglob("*"))
+        files = {path.name: "" for path in folder.rglob("*")}
+        files |= {path.name: path.read_text() for path in folder.rglob("exact-*")}
     return rehearsals, code, released, files
 
 
@@ -90,3 +92,24 @@ def test_the_command_says_the_same_of_twins(name, tmp_path, monkeypatch):
     other = draw_records(rng, World(NAMES, LEAVES, ()), 13)
     if not name.startswith("refused"):
         assert run_in(tmp_path / "other", world, other, command) != one
+
+
+def test_disclosure_is_the_same_for_data_with_the_same_totals(tmp_path):
+    """What exact totals give away follows from the totals: not from who is behind them."""
+    blocks, rng = (((0, 1), (1, 1)), ((1, 1), (2, 1))), random.Random(2)
+    world = World(NAMES[:3], LEAVES[:3], blocks)
+    records, others = ([tuple(map(rng.choice, LEAVES[:3])) for _ in range(24)] for _ in range(2))
+    walked = Pairs(world, records, "ball", 2, rng).walk(200)
+    assert sorted(walked) != sorted(records)
+    said = []
+    for number, rows in enumerate((records, walked, others)):
+        columns = world.rows(rows)
+        (tmp_path / str(number)).mkdir()
+        with contextlib.chdir(tmp_path / str(number)):
+            with open("data.csv", "w", newline="") as file:
+                csv.writer(file).writerows([columns, *zip(*columns.values(), strict=True)])
+            levels = [f"--levels={name}={labels}" for name, labels in LEVELS.items()]
+            arguments = [*GIVEN_AWAY.split(), *levels]
+            said.append([listen(arguments), listen([*arguments, "--format", "json"])])
+    assert said[0] == said[1] != said[2]
+    assert said[0][0][0] == 0

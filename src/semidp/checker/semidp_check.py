@@ -28,7 +28,6 @@ import random
 import sys
 import time
 from collections import Counter, namedtuple
-from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
 
@@ -185,9 +184,8 @@ class Guarantee(namedtuple("Guarantee", "kind value delta terms", defaults=(Frac
 
     def to_json(self):
         """Exact fractions as text, under the names that release.json uses."""
-        name = {"mu": "mu_squared"}.get(self.kind, self.kind)
         delta = {"delta": str(self.delta)} if self.kind == "epsilon" else {}
-        return {name: str(self.value), **delta}
+        return {{"mu": "mu_squared"}.get(self.kind, self.kind): str(self.value), **delta}
 
 
 class Query(namedtuple("Query", "kind depths outcome rows space", defaults=((), (), 0))):
@@ -207,8 +205,7 @@ class Query(namedtuple("Query", "kind depths outcome rows space", defaults=((), 
             return ("value", depth, self.outcome[1])
         return ("residual" if self.kind == "residual" else "table", depth)
 
-    @property
-    def seen(self):
+    def list_seen(self):
         """The features that matter."""
         return [f for f in range(len(self.depths)) if any(self.role(f)[1:])]
 
@@ -247,12 +244,9 @@ Source = namedtuple("Source", "folder document spaces")
 
 Release = namedtuple("Release", "spaces promise parts stated notes")
 
-LAWS = {
-    "rounded gaussian": ("rounded noise", "mu", "sigma2"),
-    "discrete gaussian": ("discrete noise", "rho", "sigma2"),
-    "lattice gaussian": ("discrete noise", "rho", "sigma2"),
-    "laplace": ("Laplace noise", "epsilon", "scale"),
-}
+LAWS = {"rounded gaussian": ("rounded noise", "mu", "sigma2")}
+LAWS |= {f"{law} gaussian": ("discrete noise", "rho", "sigma2") for law in ("discrete", "lattice")}
+LAWS |= {"laplace": ("Laplace noise", "epsilon", "scale")}
 CHOICES = {"permute and flip": "epsilon", "exponential (zCDP)": "rho", "exponential (GDP)": "mu"}
 
 
@@ -285,12 +279,11 @@ def build_release(folder, document):
     plan = document["plan"]
     spaces, promise = read_spaces(document["dataspace"], plan), read_promise(plan, document)
     parts = read_parts(Source(folder, document, spaces))
-    deltas = (plan.get("report_delta", document["report_delta"]), document["report_delta"])
-    delta = min(Fraction(str(delta)) for delta in deltas)
-    stated = [read_guarantee(document["guarantee"])]
-    stated.append(Guarantee("epsilon", Fraction(document["epsilon"]), delta))
+    delta = min(Fraction(str(d["report_delta"])) for d in (document, {**document, **plan}))
+    stated = [Guarantee("epsilon", Fraction(document["epsilon"]), delta)]
     if document["budget"] is not None:
-        stated.append(read_guarantee(document["budget"]))
+        stated.insert(0, read_guarantee(document["budget"]))
+    stated.insert(0, read_guarantee(document["guarantee"]))
     notes = ["note: noise from a seed, so it is not private"] * (not document["private"])
     # a person's loss over periods is stated by the ledger, not by a release
     notes += ["note: the loss over periods is not covered: see the ledger"] * ("period" in plan)
@@ -301,23 +294,20 @@ def read_parts(source):
     """All results of a document."""
     parts = []
     for key, entries in source.document.items():
+        text = json.dumps(entries)
         if key in READERS:
             parts += [read_part(source, key, entry) for entry in entries]
-        elif key != "plan" and may_hold_results(entries):
+        elif key != "plan" and (text.startswith("[{") or '"noise":' in text):
             parts.append(Part(key, [], [], [], "results of a kind that is unknown here"))
     return parts
-
-
-def may_hold_results(value):
-    """Whether a value of release.json looks like results: a list of objects, or noise inside."""
-    text = json.dumps(value)
-    return text.startswith("[{") or '"noise":' in text
 
 
 def read_part(source, results, entry):
     """What was measured, what is stated of it, and what the plan gave it to spend."""
     plan, (key, read) = source.document["plan"], READERS[results]
     asked = [each for each in plan.get(key, []) if each.get("name") == entry["name"]]
+    if len(asked) > 1:
+        raise Unreadable(f"the plan asks for {entry['name']} twice")
     stated = [read_guarantee(entry["guarantee"]), read_guarantee(entry["budget"])]
     for name, each in itertools.product(("mu", "rho", "epsilon"), asked or [plan]):
         stated += [read_guarantee(each, name)] if name in each else []
@@ -447,20 +437,18 @@ def read_promise(plan, document):
         for key in ("protect", "most", "least"):
             agrees = agrees and link[key] == planned[key] == person.get(key, link[key])
         agrees = agrees and "most" not in plan and "quarters" not in link
-    elif most != plan.get("most", 1) or person.get("protect", "unit") != "unit":
-        agrees = False
-    if not agrees:
+    agrees_flat = most == plan.get("most", 1) and person.get("protect", "unit") == "unit"
+    if not agrees or not (link or agrees_flat):
         raise NotCovered("the plan and the stated a name different promises, or members in no unit")
     used, everyone = whole_number(a["used"]), asked in ("worst-case", "exchange")
     if not link:
         return Promise(kind, used, everyone, whole_number(most))
     features = map(read_feature, space["units"]["schema"]["feature"])
-    columns = set(itertools.chain(*(feature.names for feature in features)))
-    derived = tuple(link["derived"])
-    changed = a.get("units", dict.fromkeys(("own", "size", "derived"), 2 * used))
-    units = tuple(whole_number(changed[key]) for key in ("own", "size", "derived"))
+    columns, kinds = itertools.chain(*(each.names for each in features)), ("own", "size", "derived")
+    changed, derived = a.get("units", dict.fromkeys(kinds, 2 * used)), tuple(link["derived"])
+    units = tuple(whole_number(changed[key]) for key in kinds)
     most, least = whole_number(link["most"]), whole_number(link["least"])
-    inherited = tuple(sorted(columns - set(derived)))
+    inherited = tuple(sorted(set(columns) - set(derived)))
     return Promise(kind, used, everyone, most, link["protect"], least, inherited, derived, units)
 
 
@@ -498,7 +486,7 @@ def read_tables(source, _, asked, entry, part):
             query = Query("residual", depths_of(public, residual["features"]), space=space)
             noise = {"law": f"{each['law']} gaussian", "mechanism": "", **residual}
             part.measured.append((query, read_noise(noise)))
-    if part.measured and len(described) == 1:
+    if part.measured:
         check_levels(source, entry, part)
 
 
@@ -511,16 +499,20 @@ def check_levels(source, entry, part):
     if not (source.folder / stem).exists():
         return
     text = (source.folder / stem).read_text(encoding="utf-8").splitlines(keepends=True)
-    rows, expected, residuals = list(csv.DictReader(text)), Counter(), entry.get("residuals")
-    public = drop_empty_levels(source.spaces[0]) if residuals else source.spaces[0]
-    for residual, (query, _) in zip(residuals or [entry], part.measured):
+    rows, expected, kinds = list(csv.DictReader(text)), Counter(), ("member", "unit")
+    for query, _ in part.measured:
+        public, columns = source.spaces[query.space], ["kind", "residual", "scale"]
+        if query.kind == "residual":
+            public = drop_empty_levels(public, source.spaces)
         names = [f.names[:depth] for f, depth in zip(public.features, query.depths)]
-        columns = ("residual", "scale") if residuals else list(itertools.chain(*names))
+        names = list(itertools.chain(*names))
         for cell in list_cells(public.features, query.depths):
             scale = math.prod(len(f.siblings(n)) for f, n in zip(public.features, cell) if n)
-            key = (" × ".join(residual["features"]), str(scale))
-            expected[key if residuals else tuple(itertools.chain(*cell))] += 1
-    listed = Counter(tuple(map(row.get, columns)) for row in rows)
+            key = (kinds[query.space], " × ".join(names), str(scale))
+            if query.kind == "table":
+                columns, key = names, tuple(itertools.chain(*cell))
+            expected[key] += 1
+    listed = Counter(tuple(row.get(c, kinds[0]) for c in columns) for row in rows)
     has_bins = any(label.startswith("from ") for label in itertools.chain(*expected))
     if expected.total() != len(rows) or (expected != listed and not has_bins):
         raise Unreadable(f"the measured entries of {entry['name']} are not those of its levels")
@@ -627,10 +619,8 @@ def read_regression(source, key, asked, entry, part):
     query, public = entry["query"], source.spaces[0]
     if query["kind"] != "sums":
         raise NotCovered("a design that is not measured by groups")
-    agrees = set(asked["factors"]) <= set(itertools.chain(*query["by"]))
-    for name in ("column", "bounds", "grid"):
-        agrees = agrees and query[name] == asked.get(name, query[name])
-    if not agrees:
+    agrees = [query[each] == asked.get(each, query[each]) for each in ("column", "bounds", "grid")]
+    if not all(agrees) or not set(asked["factors"]) <= set(itertools.chain(*query["by"])):
         raise Unreadable("a regression measures something else than the plan asks for")
     for first, second in itertools.product(query["by"], repeat=2):  # X'X is published exactly
         if not is_fixed(public, depths_of(public, [*first, *second])):
@@ -652,15 +642,10 @@ def read_odds_ratio(source, _, asked, entry, part):
     part.measured.append((Query("cell", depths, (), tuple(cell)), noise))
 
 
-READERS = dict.fromkeys(("tables", "products", "partitioned", "linked"), ("table", read_tables)) | {
-    "groups": ("group", read_sums),
-    "answers": ("answered", read_sums),
-    "quantiles": ("quantile", read_sums),
-    "distributions": ("distribution", read_sums),
-    "regressions": ("regression", read_regression),
-    "odds_ratios": ("odds_ratio", read_odds_ratio),
-}
-
+READERS = dict.fromkeys(("tables", "products", "partitioned", "linked"), ("table", read_tables))
+READERS |= {f"{key}s": (key, read_sums) for key in ("group", "quantile", "distribution")}
+READERS |= {"answers": ("answered", read_sums), "odds_ratios": ("odds_ratio", read_odds_ratio)}
+READERS |= {"regressions": ("regression", read_regression)}
 
 STATED = {"gaussian": "mu_squared", "gdp": "mu", "zcdp": "rho"}
 STATED |= {"pure": "epsilon", "approximate": "epsilon"}
@@ -690,21 +675,30 @@ def read_guarantee(document, key=None):
 # --- 4 the public facts: what can occur, and what the totals fix ---------------------------------
 
 
-def drop_empty_levels(public):
-    """The same public facts without the levels that a published count of 0 rules out; a feature of
-    which one node is left is in no margin.
+def drop_empty_levels(public, spaces=()):
+    """The same public facts without the levels that a published count of 0 rules out, here and in
+    other spaces (both kinds of linked files have the same levels); a feature of which one node is
+    left is in no margin.
     """
     features, margins = [], []
-    for number, feature in enumerate(public.features):
-        leaves = feature.leaves
-        for depths, counts in public.margins:
-            inhabited = {cell[number] for cell, count in counts.items() if count}
-            leaves = [leaf for leaf in leaves if leaf[: depths[number]] in inhabited]
+    for feature in public.features:
+        kept = (list_inhabited_leaves(space, feature.names) for space in (public, *spaces))
+        leaves = filter(set(itertools.chain(*kept)).__contains__, feature.leaves)
         features.append(Feature(feature.names, leaves, feature.values, feature.is_partial))
     for depths, counts in public.margins:
         visible = show_depths(features, depths)
         margins.append((visible, roll_up(counts, visible)))
     return public._replace(features=features, margins=margins)
+
+
+def list_inhabited_leaves(public, names):
+    """The leaves of a feature that a space can have; none if it has no such feature."""
+    for number, feature in enumerate(public.features):
+        leaves = feature.leaves if feature.names == names else ()
+        for depths, counts in public.margins:
+            inhabited = {cell[number] for cell, count in counts.items() if count}
+            leaves = [leaf for leaf in leaves if leaf[: depths[number]] in inhabited]
+        yield from leaves
 
 
 def show_depths(features, depths):
@@ -724,9 +718,8 @@ def list_cells(features, depths):
 
 def is_possible(public, record):
     """Whether every published count of the record is positive and no structural zero forbids it."""
-    for zero in public.zeros:
-        if all(record[f][depth - 1] in labels for f, depth, labels in zero):
-            return False
+    if any(all(record[f][d - 1] in labels for f, d, labels in zero) for zero in public.zeros):
+        return False
     return all(cell_at(record, depths) in counts for depths, counts in public.margins)
 
 
@@ -762,10 +755,8 @@ def are_disjoint(margins):
 def fixed_counts(public, depths):
     """The counts of a table that follows from one exact margin, or from n; else None."""
     visible = show_depths(public.features, depths)
-    for larger, counts in public.totals:
-        if is_below(visible, larger):
-            return roll_up(counts, visible)
-    return None
+    larger = (counts for margin, counts in public.totals if is_below(visible, margin))
+    return next((roll_up(counts, visible) for counts in larger), None)
 
 
 def is_fixed(public, depths):
@@ -820,8 +811,7 @@ def find_reach(public):
     if q <= 2 and are_disjoint(margins):
         least = min(len(counts) for _, counts in margins) if q == 2 else 1
         return 1, 1 + least, "reach, zeros"
-    sizes = find_circle(public, [depths for depths, _ in margins])
-    if sizes:
+    if sizes := find_circle(public, [depths for depths, _ in margins]):
         return 1, 1 + 2 * sizes[1], "reach, circle"
     return 1, None, "reach by listing"
 
@@ -860,10 +850,7 @@ def check_exchange_conditions(public):
     if not are_disjoint(blocks):
         raise NotCovered("exchange with overlapping exact margins")
     for zero in public.zeros:
-        needed = [0] * len(public.features)
-        for f, depth, _ in zero:
-            needed[f] = depth
-        if not any(is_below(needed, depths) for depths, _ in blocks):
+        if not any(all(depths[f] >= depth for f, depth, _ in zero) for depths, _ in blocks):
             raise NotCovered("exchange with structural zeros outside one exact margin")
 
 
@@ -872,14 +859,12 @@ def find_linked_reach(spaces, promise):
     in these or their size, in anything; and the rule.
     """
     (blocks, unit_blocks), inherited = map(list_blocks, spaces), is_inherited(spaces[0], promise)
-    personal = [not place for place in inherited]
     placed = sum(meet(depths, inherited) for depths, _ in blocks)
-    handed = sum(meet(depths, personal) for depths, _ in blocks)
+    handed = sum(meet(depths, [not place for place in inherited]) for depths, _ in blocks)
     is_unit, rule = promise.protect == "unit", "reach, linked files"
-    if any(map(has_impossible_cells, spaces)) or not are_disjoint(blocks):
-        raise NotCovered("linked files with impossible combinations or overlapping exact margins")
-    if placed > (not is_unit) or (is_unit and not are_disjoint(unit_blocks)):
-        raise NotCovered("linked files with such exact margins")
+    overlap = not are_disjoint(blocks) or (is_unit and not are_disjoint(unit_blocks))
+    if any(map(has_impossible_cells, spaces)) or overlap or placed > (not is_unit):
+        raise NotCovered("linked files with impossible combinations, or such exact margins")
     a, units = 2 + handed, (4 + 2 * handed,) * 3
     if is_unit:
         q_m, q_u, most, rule = len(blocks), len(unit_blocks), promise.most, "reach, whole units"
@@ -947,8 +932,8 @@ def exchange_moves(blocks, seen, inherited=(), mode="flat"):
                     taken, free = taken | of_unit, letter
                 slots.append((-1, dict.fromkeys(seen, letter)))
                 slots.append((1, {f: 0 if f in taken else letter for f in seen}))
-                for f, depth in itertools.chain(*(touched[number].items() for number in numbers)):
-                    conditions.append((f, 1, letter, depth, True))
+                same = itertools.chain(*(touched[number].items() for number in numbers))
+                conditions += [(f, 1, letter, depth, True) for f, depth in same]
             if mode == "swap":
                 letter = len(groups) + 2
                 slots.append((-1, {f: 1 if f in of_unit else letter for f in seen}))
@@ -982,8 +967,7 @@ def ball_moves(margins, seen, a):
 
 def list_subsets(items):
     """All subsets of a collection, the empty one included."""
-    sizes = range(len(items) + 1)
-    return itertools.chain(*(itertools.combinations(items, size) for size in sizes))
+    return itertools.chain(*(itertools.combinations(items, k) for k in range(len(items) + 1)))
 
 
 def set_partitions(items):
@@ -1019,8 +1003,7 @@ def placements(tree, letters):
                 for combination in itertools.product(*below):
                     place = {}
                     for child, paths in enumerate(combination):
-                        step = (child, len(tree))
-                        place |= {letter: (step, *path) for letter, path in paths.items()}
+                        place |= {k: ((child, len(tree)), *path) for k, path in paths.items()}
                     yield place
 
 
@@ -1037,10 +1020,8 @@ def kernel(feature, role, first, second):
     if outcome:
         vectors = [feature.values[outcome[0]][next(zip(*place))] for place in (first, second)]
         return sum(map(int.__mul__, *vectors)) * together
-    if kind == "table" or depth == 0:
+    if kind == "table" or depth == 0 or first[: depth - 1] != second[: depth - 1]:
         return int(together)
-    if first[: depth - 1] != second[: depth - 1]:
-        return 0
     scale = find_scale(feature, role)
     return scale * together - scale // first[depth - 1][1]
 
@@ -1062,13 +1043,14 @@ class WorstCost:
 
     def __init__(self, features, weighted, limit=1_000_000):
         self.features, self.limit, self.best, self.groups = features, limit, 0, {}
-        self.seen, exact = sorted(set(itertools.chain(*(q.seen for q, _ in weighted)))), Counter()
+        seen, exact = itertools.chain(*(q.list_seen() for q, _ in weighted)), Counter()
+        self.seen = sorted(set(seen))
         for query, weight in weighted:
-            scales = [find_scale(features[f], query.role(f)) for f in query.seen]
+            scales = [find_scale(features[f], query.role(f)) for f in query.list_seen()]
             exact[query] += Fraction(weight) / math.prod(scales)
         self.denominator = math.lcm(*(weight.denominator for weight in exact.values()))
         for query, weight in exact.items():  # together with queries of the same features
-            group = self.groups.setdefault(tuple(query.seen), [])
+            group = self.groups.setdefault(tuple(query.list_seen()), [])
             group.append((query, int(weight * self.denominator)))
 
     def find_largest(self, moves):
@@ -1090,8 +1072,6 @@ class WorstCost:
         options = {f: self._options(f, move, pairs) for f in self.seen}
         order = sorted(self.seen, key=lambda f: len(options[f]))
 
-        if not all(options.values()):
-            return
         trees = []
         for seen, group in self.groups.items():
             features = [f for f in order if f in seen]
@@ -1101,15 +1081,13 @@ class WorstCost:
             self._spend(1 + len(trees) // 2)
             bound = 0
             for features, largest in trees:
-                bound += largest[tuple(chosen[f] for f in features if f in chosen)]
-            if bound <= self.best:
-                return
-            if len(chosen) == len(order):
+                bound += largest.get(tuple(chosen[f] for f in features if f in chosen), 0)
+            if bound > self.best and len(chosen) == len(order):
                 self.best = bound
-                return
-            feature = order[len(chosen)]
-            for number in range(len(options[feature])):
-                choose({**chosen, feature: number})
+            elif bound > self.best:
+                feature = order[len(chosen)]
+                for number in range(len(options[feature])):
+                    choose({**chosen, feature: number})
 
         choose({})
 
@@ -1154,11 +1132,9 @@ class WorstCost:
             self._spend(1 + len(pairs) // 10)
             at = {letter: place[joined[letter]] for letter in joined}
             if all((at[a][:depth] == at[b][:depth]) == same for a, b, depth, same in conditions):
-                option = []
-                for role in roles:
-                    row = (kernel(feature, role, at[letters[i]], at[letters[j]]) for i, j in pairs)
-                    option.append(tuple(row))
-                options.add(tuple(option))
+                ends = [(at[letters[i]], at[letters[j]]) for i, j in pairs]
+                rows = [[kernel(feature, role, *both) for both in ends] for role in roles]
+                options.add(tuple(map(tuple, rows)))
         return [dict(zip(roles, option)) for option in options]
 
 
@@ -1185,8 +1161,7 @@ class Costs:
         """
         apart = sum(self.norms(query)[1] * weight for query, weight in weighted)
         together = [(query, weight) for query, weight in weighted if self.norms(query)[1]]
-        kinds = {query.kind for query, _ in together}
-        if len(together) < 2 or not kinds <= {"residual", "sums"}:
+        if len(together) < 2 or not {q.kind for q, _ in together} <= {"residual", "sums"}:
             return apart
         return self._least({"sum of costs": apart, **self._listed_bounds(together)})
 
@@ -1240,8 +1215,7 @@ class Costs:
         for f, _, label in query.rows:  # a level that is the only one is not in the cells
             counts = {cell: k for cell, k in counts.items() if cell[f][-1:] in ((label,), ())}
         vectors = set(self.public.features[number].values[name].values())
-        pairs = itertools.product(vectors, repeat=2)
-        far, square = map(max, zip(*(measure_distance(p, q) for p, q in pairs)))
+        far, square = map(max, zip(*(measure_distance(p, q) for p in vectors for q in vectors)))
         rule = "replaced values" if len(next(iter(vectors))) > 1 else "sums"
         if query.kind == "ranks":
             far, square, rule = 1, 1, "ranks"
@@ -1373,7 +1347,7 @@ def check_everything_measured(part, find_costs):
             query = Query("residual", depths, space=space)
             costs = find_costs(query)
             is_constant = is_fixed(costs.public, depths) or is_centered_away(costs.public, depths)
-            if (space, depths) in measured or is_constant:
+            if is_constant or (space, depths) in measured:
                 continue
             if not costs.is_exchange or costs.norms(query)[1]:
                 raise NotCovered("a residual is neither measured nor fixed by an exact total")
@@ -1414,10 +1388,8 @@ def implies(proved, stated):
         return proved.value <= stated.value
     if not proved.value and not proved.delta:
         return True
-    if stated.kind == "rho":
-        return proved.delta == 0 and as_rho(proved) <= stated.value
-    if stated.kind == "mu":
-        return False  # neither rho nor epsilon is turned into mu here
+    if stated.kind != "epsilon":  # neither rho nor epsilon is turned into mu here
+        return stated.kind == "rho" and not proved.delta and as_rho(proved) <= stated.value
     if proved.kind == "mu":
         return gaussian_delta(proved.value, stated.value) <= stated.delta
     if proved.kind == "rho":
@@ -1452,9 +1424,8 @@ def gaussian_delta(mu_squared, epsilon):
     epsilon/mu), which grows with mu.
     """
     mu = enclose("sqrt", mu_squared)[1]
-    first = normal_bounds(mu / 2 - epsilon / mu)[1]
-    second = normal_bounds(-mu / 2 - epsilon / mu)[0]
-    return first - enclose("exp", epsilon)[0] * second if second else first
+    first, second = (normal_bounds(half - epsilon / mu) for half in (mu / 2, -mu / 2))
+    return first[1] - (enclose("exp", epsilon)[0] * second[0] if second[0] else 0)
 
 
 def concentrated_holds(rho, epsilon, delta):
@@ -1485,8 +1456,7 @@ def relevant_records(public, measured, limit=400):
         # below the deepest depth that anything sees, one leaf stands for all
         different = list({leaf[:deepest]: leaf for leaf in feature.leaves}.values())
         leaves.append(feature.corners(deepest) if number in outcomes else different)
-    is_partial = any(public.features[number].is_partial for number in outcomes)
-    if is_partial or math.prod(map(len, leaves)) > limit:
+    if any(public.features[f].is_partial for f in outcomes) or math.prod(map(len, leaves)) > limit:
         raise TooMany
     return [record for record in itertools.product(*leaves) if is_possible(public, record)]
 
@@ -1533,59 +1503,117 @@ def list_reach(tables):
     for table in tables:
         away = [(count_changes(table, other), other) for other in tables]
         for x, y in itertools.permutations(possible, 2):
-            fewest = math.inf if table[x] else 0
-            for distance, other in away:
-                if other[y] and distance < fewest:
-                    # the person goes from x to y: one more change each if the tables need it not
-                    spare = (table[x] <= other[x]) + (table[y] >= other[y])
-                    fewest = min(fewest, distance + spare)
-            worst = max(worst, fewest)
+            # the person goes from x to y: one more change each if the tables need it not
+            ends = ((k, table[x] <= o[x], table[y] >= o[y]) for k, o in away if o[y])
+            worst = max(worst, min(map(sum, ends)) if table[x] else 0)
     return worst
 
 
-def list_differences(public, promise, records, tables, deadline):
-    """Every difference of two datasets of the promise, with one pair for each."""
-    differences, blocks = {}, [depths for depths, _ in list_blocks(public)]
+def list_rows(records, table):
+    """The records of a table, each as often as it is counted."""
+    return tuple(r for r, count in zip(records, table) for _ in range(count))
+
+
+def list_pairs(public, promise, records, tables, deadline, inherited=(), fits=None):
+    """All pairs of datasets of the promise, as tables; of linked files one member is exchanged."""
+    blocks = [depths for depths, _ in list_blocks(public)]
+    exchange = functools.partial(list_exchanges, records, blocks, inherited, fits)
     for table in tables:
         reached = (other for other in tables if count_changes(table, other) <= promise.a)
         if promise.kind == "exchange":
-            free = tuple(r for r, count in zip(records, table) for _ in range(count))
-            times = min(promise.most, public.n)
-            results = map(Counter, reach_by_exchanges(records, blocks, free, (), times))
-            reached = (tuple(map(counts.__getitem__, records)) for counts in results)
+            times = 1 if inherited else min(promise.most, public.n)
+            results = reach_by_exchanges(exchange, list_rows(records, table), (), times)
+            reached = (tuple(map(counts.__getitem__, records)) for counts in map(Counter, results))
         for other in reached:
             if time.monotonic() > deadline:
                 raise TooMany
-            differences.setdefault(tuple(map(int.__sub__, other, table)), (table, other))
-    return differences
+            yield table, other
 
 
-def reach_by_exchanges(records, blocks, free, settled, times):
+def reach_by_exchanges(exchange, free, settled, times):
     """All datasets that some exchanges of a person's records make of one: each sets one more
     record, and what is set carries nothing.
     """
     yield free + settled
-    for unset, y in list_exchanges(records, blocks, free) if times else ():
-        yield from reach_by_exchanges(records, blocks, unset, (*settled, y), times - 1)
+    for unset, y in exchange(free) if times else ():
+        yield from reach_by_exchanges(exchange, unset, (*settled, y), times - 1)
 
 
-def list_exchanges(records, blocks, free):
-    """All results of one exchange from the definition (see `described_moves`): the other records,
+def list_exchanges(records, blocks, inherited, fits, free):
+    """All results of one exchange from the definition (see `exchange_moves`): the other records,
     and what the person has become.
+
+    Linked files: the last feature of a record is its unit. The carrier of inherited features takes
+    the person's unit. If a unit has too few or too many members then, and that carrier does not
+    hand over inherited features alone, a member of the person's new unit goes where one is missing.
     """
+    of_unit = [f for f, is_place in enumerate(inherited) if is_place] + [len(inherited)]
     for x, y in itertools.product(set(free), records):
-        unset, choices = list(free), []
+        unset, choices, is_alone = list(free), [], False
         unset.remove(x)
         changed = [block for block in blocks if cell_at(x, block) != cell_at(y, block)]
         for block in changed:
             cell = cell_at(y, block)
             choices.append([i for i, other in enumerate(unset) if cell_at(other, block) == cell])
         for carriers in itertools.product(*choices):
-            after = [list(record) for record in unset]
+            after, short = [list(record) for record in unset], x
             for i, block in zip(carriers, changed):
-                for f in [f for f, d in enumerate(block) if x[f][:d] != y[f][:d]]:
+                taken = {f for f, d in enumerate(block) if x[f][:d] != y[f][:d]}
+                if inherited and not taken.isdisjoint(of_unit):
+                    taken, short = taken.union(of_unit), unset[i]
+                    is_alone = all(inherited[f] for f, d in enumerate(block) if d)
+                for f in taken:
                     after[i][f] = x[f]
-            yield tuple(map(tuple, after)), y
+            if not inherited or fits([*after, y]):
+                yield tuple(map(tuple, after)), y
+                continue
+            for i, other in enumerate(unset):
+                if not is_alone and after[i][-1] == other[-1] == y[-1] != short[-1]:
+                    made = [short[f] if f in of_unit else leaf for f, leaf in enumerate(after[i])]
+                    result = [*after[:i], made, *after[i + 1 :]]
+                    if fits([*result, y]):
+                        yield tuple(map(tuple, result)), y
+
+
+def list_linked_differences(spaces, promise, limit, deadline):
+    """Every difference of two linked files where one member is protected: the members before and
+    after, and the units. Units keep their own features; the last feature of a member is its unit.
+    """
+    (members, units), found, inherited = spaces, {}, is_inherited(spaces[0], promise)
+    if promise.protect != "member" or promise.derived != ("size",):
+        raise TooMany
+
+    def find_sizes(rows):
+        sizes = Counter(row[-1] for row in rows)
+        return [sizes[(f"unit {number}",)] for number in range(units.n)]
+
+    def fits(rows):
+        return all(promise.least <= size <= promise.most for size in find_sizes(rows))
+
+    def count_units(homes, rows):
+        sized = zip(homes, find_sizes(rows))
+        return Counter(tuple(leaf or (str(size),) for leaf in home) for home, size in sized)
+
+    leaves = [[()] if f.names == promise.derived else f.leaves for f in units.features]
+    for homes in itertools.combinations_with_replacement(itertools.product(*leaves), units.n):
+        if any(Counter(cell_at(home, d) for home in homes) != cells for d, cells in units.totals):
+            continue
+        records = []
+        for number, home in enumerate(homes):
+            at = {f.names: [leaf] for f, leaf in zip(units.features, home)}
+            at |= {f.names: f.leaves for f, place in zip(members.features, inherited) if not place}
+            rows = itertools.product(*(at.get(f.names, ()) for f in members.features))
+            records += [(*row, (f"unit {number}",)) for row in rows if is_possible(members, row)]
+        tables = list_tables(members, records, limit, deadline)
+        tables = [table for table in tables if fits(list_rows(records, table))]
+        for pair in list_pairs(members, promise, records, tables, deadline, inherited, fits):
+            old, new = (count_units(homes, list_rows(records, table)) for table in pair)
+            lost, gained = old - new, new - old
+            before, after, _ = pair_from_tables(records, *pair)
+            seen = (sorted(row[:-1] for row in rows) for rows in (before, after))
+            change = (Pair(before, after, ()), (tuple(lost.elements()), tuple(gained.elements())))
+            found.setdefault((*map(tuple, seen), *map(frozenset, change[1])), change)
+    return list(found.values())
 
 
 # --- 9 hunting: a pair of the promise, and the law of what is published --------------------------
@@ -1680,10 +1708,8 @@ def list_hunts(spaces, promise, a):
     drawer, hunts, units = random.Random(0), [], spaces[-1]
     if promise.protect == "unit" and not any(is_inherited(spaces[0], promise)):
         # units change in their own features, and not in derived ones
-        k, same = promise.units[0], []
-        for name, i in itertools.product(promise.derived, range(k)):
-            f, depth = find_place(units, name)
-            same.append((f, i, k + i, depth, True))
+        k, places = promise.units[0], [find_place(units, name) for name in promise.derived]
+        same = [(f, i, k + i, d, True) for (f, d), i in itertools.product(places, range(k))]
         moves = draw_moves([units], Promise("ball", k, True), k, drawer)
         hunts.append((1, [Move(move.slots, move.conditions + same) for move in moves], 1))
     is_linked, is_exchange = len(spaces) > 1, promise.kind == "exchange"
@@ -1700,29 +1726,24 @@ def draw_moves(spaces, promise, a, drawer):
     seen, blocks = range(len(public.features)), [depths for depths, _ in maximal_margins(public)]
     moves, is_linked = [], len(spaces) > 1
     if promise.kind == "exchange":
-        modes = ("swap", "room")[: 1 + has_room(spaces, promise)]
-        for mode in modes if is_linked else ("flat",):
+        for mode in ("swap", "room")[: 1 + has_room(*spaces, promise)] if is_linked else ("flat",):
             moves += itertools.islice(exchange_moves(blocks, seen, inherited, mode), 1000)
         return moves
     if is_linked:  # members change places: every unit keeps its size
-        names = [len(f.names) for f in public.features]
-        blocks.append(tuple(map(int.__mul__, names, inherited)))
+        blocks.append(tuple(len(f.names) * place for f, place in zip(public.features, inherited)))
     for _ in range(200):
         orders = [drawer.sample(range(a), a) for _ in range(len(blocks) + 1)]
         moves.append(ball_move(blocks, seen, orders))  # one more order, for no margin at all
     return moves
 
 
-def has_room(spaces, promise):
+def has_room(members, units, promise):
     """Whether in some dataset units at every place can take a member, and others can lose one: no
     unit is exact, places have many members, and sizes are on average well between the bounds.
     """
-    if len(spaces) == 1 or spaces[1].margins:
-        return False
-    members, inherited = spaces[0], is_inherited(spaces[0], promise)
-    size = Fraction(members.n, spaces[1].n)
-    at_places = [counts for depths, counts in members.margins if meet(depths, inherited)]
-    are_large = all(min(counts.values()) >= 8 * promise.most for counts in at_places)
+    size, inherited = Fraction(members.n, units.n), is_inherited(members, promise)
+    at_places = [counts.values() for d, counts in members.margins if meet(d, inherited)]
+    are_large = all(min(counts) >= 8 * promise.most for counts in at_places) and not units.margins
     return are_large and 8 * promise.least < 7 * size and 8 * size < 7 * promise.most
 
 
@@ -1757,7 +1778,7 @@ class Climber:
 
     def _change(self, move, leaves):
         """Give some letters other leaves, then make equal what must agree."""
-        letters = sorted({(f, letter) for _, at in move.slots for f, letter in at.items()})
+        letters = sorted(set(itertools.chain(*(at.items() for _, at in move.slots))))
         fresh, few = dict(leaves), self.random.choice((1, 1, 2, 3))
         for f, letter in self.random.choices(letters, k=few) if leaves else letters:
             drawn = self.random.choice(self.leaves[f])
@@ -1770,9 +1791,9 @@ class Climber:
 
     def _find_pair(self, move, leaves):
         """Records before and after, or None where conditions or exact totals do not allow them."""
-        for f, a, b, depth, is_same in move.conditions:
-            if (leaves[f, a][:depth] == leaves[f, b][:depth]) != is_same:
-                return None
+        agree = (leaves[f, a][:d] == leaves[f, b][:d] for f, a, b, d, _ in move.conditions)
+        if list(agree) != [is_same for *_, is_same in move.conditions]:
+            return None
         sides = {-1: (), 1: ()}
         for sign, at in move.slots:
             sides[sign] += (tuple(leaves[f, at[f]] for f in range(len(at))),)
@@ -1783,9 +1804,8 @@ class Climber:
 
     def _fits(self, before, after):
         for depths, counts in self.margins:
-            used = Counter(cell_at(record, depths) for record in before)
-            gained = Counter(cell_at(record, depths) for record in after)
-            if used != gained or any(used[cell] > counts.get(cell, 0) for cell in used):
+            used, gained = (Counter(cell_at(r, depths) for r in side) for side in (before, after))
+            if used != gained or not used <= Counter(counts):
                 return False
         return len(before) <= self.public.n
 
@@ -1843,28 +1863,21 @@ FALSE, UNCOVERED = "false", "not covered"
 EXIT_CODES = {CONFIRMED: 0, LISTED: 0, WEAKER: 3, UNCOVERED: 3, FALSE: 1}
 
 
-@dataclass
 class Finding:
     """What is found about one part, or about the whole."""
 
-    name: str
-    stated: list
-    verdict: str = UNCOVERED
-    proved: Guarantee = None
-    rules: list = field(default_factory=list)
-    reason: str = ""
-    pair: Pair = None
+    def __init__(self, name, stated, reason=""):
+        self.name, self.stated, self.reason, self.proved = name, stated, reason, None
+        self.verdict, self.rules, self.pair = UNCOVERED, [], None
 
-    @property
-    def ratio(self):
+    def find_ratio(self):
         """By how much the proved number exceeds the stated one, in mu where that is its kind."""
         stated = self.stated[0] if self.stated else Guarantee("", 0)
         if not self.proved or not stated.value or self.proved.kind != stated.kind:
             return None
         return float(self.proved.value / stated.value) ** (0.5 if stated.kind == "mu" else 1)
 
-    @property
-    def texts(self):
+    def list_texts(self):
         """The rules that were used, each with its sentence and what stands behind it."""
         return [f"{rule}: {list_rules()[rule].replace(' | ', ' [')}]" for rule in self.rules]
 
@@ -1881,9 +1894,9 @@ class Checker:
 
     def __init__(self, release, seconds):
         self.release, self.promise, self.seconds = release, release.promise, seconds
-        self.spaces = [drop_empty_levels(public) for public in release.spaces]
+        self.spaces = [drop_empty_levels(public, release.spaces) for public in release.spaces]
         self.public, self.is_linked = self.spaces[0], len(self.spaces) > 1
-        self.reach = settle_reach(self.spaces, self.promise)
+        self.reach = settle_reach(list(map(drop_empty_levels, release.spaces)), self.promise)
         self.find_costs = functools.cache(self._find_costs)
         self.costs = functools.cache(lambda space, a, p: Costs(self.spaces[space], p, a))
         covered = [part.measured for part in release.parts if not part.reason]
@@ -1901,10 +1914,8 @@ class Checker:
         """The bounds for a query: of linked files any members or units may change."""
         if not self.is_linked:
             return self.costs(0, self.reach.a, self.promise)
-        a, names = self.reach.a, set()
-        for feature, depth in zip(self.spaces[query.space].features, query.depths):
-            names.update(feature.names[:depth])
-        derived = names & set(self.promise.derived)
+        a, seen = self.reach.a, zip(self.spaces[query.space].features, query.depths)
+        derived = {*itertools.chain(*(f.names[:d] for f, d in seen))} & {*self.promise.derived}
         if query.space:
             a = self.reach.units[bool(derived) + bool(derived - {"size"})]
         elif derived:
@@ -1913,8 +1924,12 @@ class Checker:
 
     def _list(self, limit):
         """List all datasets and pairs if they are few; correct a(t) by them."""
-        stated, deadline = self.promise.a, time.monotonic() + self.seconds / 2
+        stated, deadline, pairs = self.promise.a, time.monotonic() + self.seconds / 2, {}
         try:
+            if self.is_linked:
+                self.listed = list_linked_differences(self.spaces, self.promise, limit, deadline)
+                self.counts = f"{len(self.listed)} differences of linked files"
+                return
             records = relevant_records(self.public, self.measured)
             tables = list_tables(self.public, records, limit, deadline)
             if self.reach.reason:
@@ -1923,10 +1938,11 @@ class Checker:
                 a = max(exact, stated)
                 self.reach = Reach(a, (), a, "reach by listing", reason)
             promise = self.promise._replace(a=self.reach.a)
-            pairs = list_differences(self.public, promise, records, tables, deadline)
+            for pair in list_pairs(self.public, promise, records, tables, deadline):
+                pairs.setdefault(tuple(map(int.__sub__, *pair)), pair)
         except TooMany:
             return
-        self.listed = [pair_from_tables(records, *pair) for pair in pairs.values()]
+        self.listed = [(pair_from_tables(records, *pair), ((), ())) for pair in pairs.values()]
         self.counts = f"{len(tables)} tables, {len(pairs)} differences"
 
     def _check_part(self, part):
@@ -1953,16 +1969,18 @@ class Checker:
 
     def _settle_by_listing(self, finding, measured):
         """The worst listed pair, and the guarantee that it gives."""
-        if not self.listed and not self.is_linked and not self.reach.reason:
+        if not self.listed and not self.reach.reason:
             self._list(3000)
         if not self.listed:
             return
-        kind, costs = measured[0][1].kind, []
-        for pair in self.listed:
-            costs.append(find_cost(list_shifts(self.spaces, measured, *pair[:2])))
-        proved = Guarantee(kind, max(costs) / (2 if kind == "rho" else 1))
+        kind, worst = measured[0][1].kind, (-1, None, None)
+        for pair, units in self.listed:
+            shifts = list_shifts(self.spaces, measured, *pair[:2])
+            shifts += list_shifts(self.spaces, measured, *units, 1)
+            worst = max(worst, (find_cost(shifts), pair, shifts), key=lambda found: found[0])
+        proved = Guarantee(kind, worst[0] / (2 if kind == "rho" else 1))
         finding.settle(proved, ["listing"], LISTED, self.counts)
-        self._tell_apart(finding, measured, self.listed[costs.index(max(costs))])
+        self._tell_apart(finding, *worst[1:])
 
     def _refute(self, finding, measured):
         """Hunt for a pair that costs what is proved, or the most that time allows, and compare the
@@ -1984,11 +2002,11 @@ class Checker:
                 unchanged = () if self.is_linked else complete(self.public, pair[0])
                 best = (cost, Pair(*pair, unchanged), space)
         if best[1]:
-            self._tell_apart(finding, measured, *best[1:])
+            shifts = list_shifts(self.spaces, measured, *best[1][:2], best[2])
+            self._tell_apart(finding, best[1], shifts)
 
-    def _tell_apart(self, finding, measured, pair, space=0):
+    def _tell_apart(self, finding, pair, shifts):
         """Call a claim false if the law of what is published tells a pair apart better."""
-        shifts = list_shifts(self.spaces, measured, *pair[:2], space)
         if any(is_refuted(shifts, stated) for stated in finding.stated):
             finding.verdict, finding.pair = FALSE, pair
 
@@ -2013,9 +2031,8 @@ class Checker:
 
 def worst_verdict(findings):
     """The most severe verdict of some findings."""
-    return max(
-        (finding.verdict for finding in findings), key=list(EXIT_CODES).index, default=CONFIRMED
-    )
+    verdicts = [CONFIRMED, *(finding.verdict for finding in findings)]
+    return max(verdicts, key=list(EXIT_CODES).index)
 
 
 def check_release(folder, seconds=10):
@@ -2039,10 +2056,8 @@ def main(arguments=None):
         return 2
     except NotCovered as error:
         verdict, findings, notes = UNCOVERED, [Finding("the release", [], reason=str(error))], []
-    if options.format == "json":
-        print(json.dumps(to_json(verdict, findings), indent=2, ensure_ascii=False))
-    else:
-        print("\n".join(to_lines(verdict, findings) + notes))
+    text = json.dumps(to_json(verdict, findings), indent=2, ensure_ascii=False)
+    print(text if options.format == "json" else "\n".join(to_lines(verdict, findings) + notes))
     return EXIT_CODES[verdict]
 
 
@@ -2050,10 +2065,10 @@ def to_json(verdict, findings):
     """The verdict as plain values; `parts` says it for each result."""
     documents = []
     for finding in findings:
-        document = {"name": finding.name, "verdict": finding.verdict, "ratio": finding.ratio}
+        document = {"name": finding.name, "verdict": finding.verdict, "ratio": finding.find_ratio()}
         document["stated"] = finding.stated[0].to_json() if finding.stated else None
         document["proved"] = finding.proved.to_json() if finding.proved else None
-        documents.append(document | {"rules": finding.texts, "reason": finding.reason})
+        documents.append(document | {"rules": finding.list_texts(), "reason": finding.reason})
     pair = next((finding.pair._asdict() for finding in findings if finding.pair), None)
     return {**documents.pop(), "verdict": verdict, "pair": pair, "parts": documents}
 
@@ -2066,9 +2081,9 @@ def to_lines(verdict, findings):
     texts += [f"proved {whole.proved}"] if whole.proved else []
     lines = [verdict + ": " + "; ".join([*texts, reason] if reason else texts)]
     for finding in findings:
-        ratio = f" (ratio {finding.ratio:.4g})" if finding.ratio else ""
+        ratio = f" (ratio {finding.find_ratio():.4g})" if finding.find_ratio() else ""
         lines.append(f"  {finding.name}: {finding.verdict}, proved {finding.proved}{ratio}")
-        lines += [f"    {text}" for text in finding.texts]
+        lines += [f"    {text}" for text in finding.list_texts()]
     for finding in [finding for finding in findings if finding.pair][:1]:
         lines.append(f"pair: two datasets told apart better than {finding.name} states")
         for before, after in zip(finding.pair.before, finding.pair.after):

@@ -1,0 +1,138 @@
+"""Small linked files: the checker lists all of them, as does a search that shares no code with it."""
+
+import json
+import random
+from collections import Counter
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from tests.checker.documents import feature, linked, margin, write
+from tests.checker.the_checker import check
+from tests.twins.homes import Homes, TownPairs
+from tests.twins.plans import FLAT
+from tests.twins.town_plans import build_town_case, draw_town
+
+ZONE, SEX, KIND = (("zone",), (("N",), ("S",))), (("sex",), FLAT["sex"]), (("kind",), FLAT["kind"])
+# exact totals of members (zone is 0, sex 1, kind 2), and the table of members
+PLANS = [
+    ((((0, 1),),), ("zone", "sex")),
+    ((((1, 1),),), ("sex", "kind")),
+    ((((0, 1),), ((1, 1),)), ("zone", "kind")),
+    ((((0, 1),), ((1, 1),)), ("zone", "sex", "kind")),
+    ((), ("sex",)),
+]
+
+
+def list_one(seed: int, folder: Path, counts: Counter[str]) -> None:
+    """Compare the largest cost that the checker lists with the largest that a search finds."""
+    rng = random.Random(seed)
+    blocks, table = PLANS[seed % len(PLANS)]
+    own = [(names, leaves) for names, leaves in (SEX, KIND) if names[0] in table or names == SEX[0]]
+    homes = Homes(
+        (ZONE[0],),
+        (ZONE[1],),
+        tuple(names for names, _ in own),
+        tuple(leaves for _, leaves in own),
+        (),
+        tuple(block for block in blocks if block[0][0] <= len(own)),
+        1,
+        2,
+        "member",
+    )
+    town = draw_town(rng, homes, 3)
+    tables = [table, ("units:size",)]
+    share = {"tables": 1000, "units:tables": 1}
+    case = build_town_case(
+        homes, town, "exchange", tables, {"mu": 1, "share": share}, "linked member"
+    )
+    outcome = case.run(town, 1)
+    if outcome.document is None:
+        counts["refused"] += 1
+        return
+    release = write(folder / "release", json.loads(json.dumps(outcome.document)))
+    try:
+        verdict, findings, _ = check.check_release(release, 60)
+    except check.NotCovered:
+        counts["not covered"] += 1
+        return
+    assert verdict.startswith("confirmed")
+    counts[verdict] += 1
+    if verdict != "confirmed by listing":
+        return
+    claims = case.claims(outcome.document)
+    pairs = TownPairs(homes, town, "exchange", claims.limits, rng)
+    first, second = pairs.find_worst(claims.height, 6, 300)[0]
+    proved = float(findings[0].proved.value)
+    found = claims.height(first, second) * float(claims.stated[1])
+    assert found <= proved * (1 + 1e-9)
+    counts["attained"] += found > proved * (1 - 1e-9)
+
+
+def test_listed_files_cost_what_a_search_finds(tmp_path: Path) -> None:
+    counts: Counter[str] = Counter()
+    for seed in range(2):
+        list_one(seed, tmp_path, counts)
+    assert counts["confirmed by listing"] == 2
+    assert counts["attained"] == 2
+
+
+@pytest.mark.long
+def test_many_listed_files_cost_what_a_search_finds(tmp_path: Path) -> None:
+    counts: Counter[str] = Counter()
+    for seed in range(2, 62):
+        list_one(seed, tmp_path, counts)
+    print(counts)
+    assert counts["confirmed by listing"] >= 25
+    assert counts["attained"] >= 0.8 * counts["confirmed by listing"]
+
+
+SMALL = [feature("zone", "NS"), feature("sex", "fm")]
+UNITS = [feature("zone", "NS"), feature("size", "12")]
+TINY = {"n": 4, "unit_count": 3, "a": 3}
+
+
+def test_a_false_claim_about_small_files_is_false(tmp_path: Path) -> None:
+    """With noise for a fifth of what one exchange costs; the pair shows who lives where."""
+    noise = {"sex": "100", "zone,sex": "1/5"}
+    release = linked(
+        SMALL,
+        UNITS,
+        [margin("zone", [2, 2])],
+        ("zone,sex", "size"),
+        (noise, {"size": "100"}),
+        squared="1/4",
+        **TINY,  # type: ignore[arg-type]
+    )
+    for part in (release["dataspace"]["link"], release["plan"]["units"]):
+        part["most"] = 2
+    verdict, findings, _ = check.check_release(write(tmp_path / "r", release), 20)
+    assert verdict == "false"
+    pair = json.loads(json.dumps(check.to_json(verdict, findings)))["pair"]
+    assert len(pair["before"]) == len(pair["after"]) > 0
+
+
+def test_levels_of_units_are_those_of_members(tmp_path: Path) -> None:
+    """A zone with units and no members counts as a sibling: residuals are centered over three
+    zones, which costs more than over two. A claim for two was confirmed once.
+    """
+    zones, sexes = feature("zone", "NSW"), feature("sex", "fm")
+    units = [zones, feature("size", ["0", "1", "2"])]
+    proved = {}
+    for empty in (0, 4):
+        release = linked(
+            [zones, sexes],
+            units,
+            [margin("zone", [40 - empty, 40, empty])],
+            ("zone,sex", "size"),
+            ({"sex": "1000000", "zone,sex": "1"}, {"size": "1000000"}),
+            a=2,
+            n=80,
+            adjacency="worst-case",
+            squared="100",
+        )
+        findings = check.check_release(write(tmp_path / "r", release), 0.1)[1]
+        proved[empty] = findings[0].proved.value
+    assert proved[0] == proved[4]
+    assert Fraction(3, 2) < proved[0] < 100
