@@ -60,7 +60,8 @@ def name_keywords(message: str) -> str:
         if value is None:
             return f"{name}="
         key, assigned, text = value.partition("=")
-        written = {key: text} if assigned else value
+        # a condition may hold an equals sign, too
+        written = {key: text} if assigned and name != "where" else value
         return f"{name}={written!r}"
 
     return write_settings(message, write)
@@ -71,7 +72,9 @@ _KEYWORDS = {
     "nested levels": "schema=, exact=[{first!r}], or levels_from_data=True",
     "margin": "exact=[({all})]",
     "adjacency": "adjacency=N",
-    "declared levels": "levels={{{first!r}: [...]}} names all of them",
+    "declared levels": (
+        "levels={{{first!r}: [...]}} names all of them; na=['NA'] lists codes of missing values"
+    ),
     "bins": "bins={{{first!r}: [float('-inf'), 0, 18, float('inf')]}} has no ends",
     "null level": "null_level={{{first!r}: 'unknown'}}, with levels= or bins=",
     "partition": "nest=('state', 'county'), partition='state'",

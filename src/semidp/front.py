@@ -7,6 +7,7 @@ among them. A tuple of names is one joint margin, a list holds several margins:
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -43,7 +44,6 @@ from semidp.publish.plan_settings import (
     build_run_options,
     declare_categories,
     describe,
-    link_data,
     open_data,
     open_records,
 )
@@ -377,6 +377,8 @@ def release(
     where: str | None = None,
     read_as: Mapping[str, str] | None = None,
     missing: Mapping[str, str] | None = None,
+    header_rows: int | None = None,
+    na: str | Sequence[str] = (),
     id: str | None = None,
     most: int | None = None,
     records: str | None = None,
@@ -437,6 +439,8 @@ def release(  # type: ignore[misc]
     where: str | None = None,
     read_as: Mapping[str, str] | None = None,
     missing: Mapping[str, str] | None = None,
+    header_rows: int | None = None,
+    na: str | Sequence[str] = (),
     id: str | None = None,
     most: int | None = None,
     records: str | None = None,
@@ -535,6 +539,10 @@ def release(  # type: ignore[misc]
         answered, with their number private or exact. ``{"pay": "private"}`` publishes the
         statistic of those who answered, and with noise how many did in each group;
         ``{"pay": "exact"}`` publishes that number exactly.
+    header_rows
+        How many rows of a sheet name its columns (default 1).
+    na
+        Codes that stand for a missing value, such as NA,-9. Or a list, ``["NA", "-9"]``.
     id
         The column that identifies a person.
     most
@@ -630,13 +638,15 @@ def release(  # type: ignore[misc]
     settings = dict(locals())
     given = Given({name: settings[name] for name in list_settings() if name in settings})
     plan = declare_categories(build_plan(given, requests), data)
-    source = data if plan.units is None else link_data(given, plan, data)
     options = build_run_options(given, randomness)
-    if dry_run:
-        from semidp.present.dry_run import rehearse
+    # What says how files are read is no part of the plan.
+    opens = plan.units is not None or given.has("header_rows", "na")
+    with open_data(given, plan, data) if opens else nullcontext(data) as source:
+        if dry_run:
+            from semidp.present.dry_run import rehearse
 
-        return rehearse(plan, source, options, partition)
-    return run(plan, source, options, partition=partition)
+            return rehearse(plan, source, options, partition)
+        return run(plan, source, options, partition=partition)
 
 
 def microdata(

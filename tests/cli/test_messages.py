@@ -217,7 +217,8 @@ def test_a_mistyped_column_names_the_nearest(here: Semidp, tmp_path: Path) -> No
         (("--where", "age =< 5"), "the WHERE holds =<, which is no comparison: write <="),
         (
             ("--levels", "sex=F,M"),
-            "(--levels sex=a,b names all of them, in the letters and capitals of the data)",
+            "(--levels sex=a,b names all of them, in the letters and capitals of the data; codes of"
+            " missing values are --set na=NA,-9)",
         ),
         (
             ("--bins", "age=20,30", "--table", "sex,age"),

@@ -309,7 +309,7 @@ def test_records_of_a_sheet_are_those_of_the_csv_file(tmp_path: Path) -> None:
     [
         ([["sex", "Sex"], ["f", "m"]], "two columns of .* have the same name"),
         ([["sex", None, "age"], ["f", "m", 3]], "without a name"),
-        ([["sex"], ["f", "m"]], "longer than its first row"),
+        ([["sex"], ["f", "m"]], "longer than its header"),
         ([["sex"]], "holds no record"),
         ([], "first row .* is empty"),
         ([["sex"], ["#N/A"]], "holds the error #N/A"),

@@ -44,10 +44,13 @@ FEATURES = ("schema", "levels", "bins", "nest", "levels_from_data")
 RECORDS = ("count", "from_table", "where", "read_as", "id", "most")
 BEHIND = (
     *("null_level", "records", "report_delta"),
-    *("hive_partitions", "allow_empty", "encoding", "units_from"),
+    *("hive_partitions", "allow_empty", "encoding", "header_rows", "na", "units_from"),
 )
 """What ``--set`` reaches in any command that reads data."""
-FILES = ("from_table", "units_from", "hive_partitions", "allow_empty", "encoding")
+FILES = (
+    *("from_table", "units_from", "hive_partitions", "allow_empty", "encoding"),
+    *("header_rows", "na"),
+)
 """How files are opened, besides what a plan says."""
 _ALIASES = {"invariant": "exact", "a": "adjacency"}
 

@@ -422,11 +422,13 @@ HINTS = {
     "from": "--from TABLE",
     "sheet": "--from SHEET",
     "declared levels": (
-        "--levels {first}=a,b names all of them, in the letters and capitals of the data"
+        "--levels {first}=a,b names all of them, in the letters and capitals of the data; codes of"
+        " missing values are --set na=NA,-9"
     ),
     "bins": "--bins {first}=,0,18, has no lower and no upper end",
     "null level": (
-        "--set null_level={first}=unknown, with --levels {first}=a,b or --bins {first}=0,18,65"
+        "--set null_level={first}=unknown, with --levels {first}=a,b or --bins {first}=0,18,65;"
+        " --where '{first} IS NOT NULL' leaves out rows of totals"
     ),
     "empty": "--set allow_empty=true",
     "two levels": "--where, --bins or --levels",

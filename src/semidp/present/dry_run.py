@@ -10,6 +10,7 @@ from semidp.present.disclosure_words import disclosure_notice
 from semidp.present.report.sentences import (
     Outlook,
     budget_parts,
+    clipping_parts,
     comparison,
     forecast,
     persons_part,
@@ -118,6 +119,7 @@ class DryRun:
         found, scope, plan = self.prepared, self.prepared.scope, self.plan
         rows = [("exact", scope.dataspace.summary())]
         rows += [("exact", text) for text in persons_part(scope)]
+        rows += [("clipped", text) for text in clipping_parts(plan)]
         rows += found_budget(self.asked, plan)
         rows += [("budget", part) for part in budget_parts(plan)]
         strengths = strength_rows(strength(self.guarantee, plan.report_delta))

@@ -21,6 +21,7 @@ from semidp.promise.exact import plain
 from semidp.promise.schema.features import Feature
 from semidp.promise.schema.outcome import ANSWERS, answered_column
 from semidp.publish.plan import Plan
+from semidp.publish.sources.conditions import quote_column
 from semidp.publish.sources.opening import MISSING
 from semidp.publish.sources.readings import (
     ANSWERED,
@@ -63,6 +64,25 @@ def with_missing(plan: Plan, choices: Mapping[str, str]) -> Plan:
     >>> plan.requests[0].key, plan.read_as
     ('answered', (('pay', 'missing as 0'), ('pay answered', 'answered as 1')))
     """
+    try:
+        return _apply_choices(plan, choices)
+    except _Unsuited as error:
+        advice = _write_choices(plan, error.source)
+        raise InputError(
+            f"missing values of {error.source!r} cannot be {choices[error.source]} in"
+            f" {error.request.name}: give {advice}"
+        ) from None
+
+
+class _Unsuited(Exception):
+    """A choice about missing values that a request does not know."""
+
+    def __init__(self, request: Request, source: str) -> None:
+        super().__init__()
+        self.request, self.source = request, source
+
+
+def _apply_choices(plan: Plan, choices: Mapping[str, str]) -> Plan:
     readings = dict(plan.read_as)
     requests: list[Request] = []
     used = set()
@@ -108,23 +128,20 @@ def advise_on_missing(plan: Plan) -> Iterator[None]:
         if error.needs not in (MISSING, "null level") or not is_outcome:
             raise
         column = _find_source_column(error.names[0], dict(plan.read_as))
-        choices = [f"⟨missing {column}={way}⟩" for way in _list_ways(plan, column)]
-        quoted = column if column.isidentifier() else '"' + column.replace('"', '""') + '"'
-        choices.append(f"⟨where {quoted} IS NOT NULL⟩")
         raise DataError(
-            f"the outcome {column!r} has missing values: give {' or '.join(choices)}, or fill them"
-            " in"
+            f"the outcome {column!r} has missing values: give {_write_choices(plan, column)}, or"
+            " fill them in"
         ) from None
 
 
-def _list_ways(plan: Plan, column: str) -> list[str]:
+def _write_choices(plan: Plan, column: str) -> str:
     """Return what may be chosen about missing values of a column in a plan."""
-    ways = []
+    choices = []
     for way in CHOICES[1:]:
-        with contextlib.suppress(InputError):
-            with_missing(plan, {column: way})
-            ways.append(way)
-    return ways
+        with contextlib.suppress(InputError, _Unsuited):
+            _apply_choices(plan, {column: way})
+            choices.append(f"⟨missing {column}={way}⟩")
+    return " or ".join([*choices, f"⟨where {quote_column(column)} IS NOT NULL⟩"])
 
 
 def _find_source_column(column: str, readings: Mapping[str, str]) -> str:
@@ -137,11 +154,7 @@ def _private(request: Request, source: str) -> Request:
     """Return the statistic of those who answered, where who answered is private."""
     answers = of_answers(request)
     if answers is None:
-        raise InputError(
-            f"who has a value of {source!r} can stay private beside means, sums and proportions by"
-            f" groups, not beside {request.name}: publish exactly how many answered, or leave"
-            " it out"
-        )
+        raise _Unsuited(request, source)
     return answers
 
 
@@ -152,10 +165,7 @@ def _exact(request: Request, column: str, source: str, readings: dict[str, str])
     answered = answered_column(source)
     among = request.of_answered(answered)
     if among is None:
-        raise InputError(
-            f"missing values of {source!r} are kept apart in statistics by groups, not in"
-            f" {request.name}"
-        )
+        raise _Unsuited(request, source)
     if column != source:
         readings[column] = EQUAL_OR_MISSING
     else:

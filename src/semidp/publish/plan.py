@@ -641,6 +641,17 @@ class Plan:
             requests += [request] if request.budget else request.dividing(budget)
         return evolve(self, requests=requests)
 
+    @property
+    def value_shares(self) -> list[tuple[str, str]]:
+        """The columns of which the share of one value is asked for, each with the value.
+
+        >>> import semidp
+        >>> Plan([semidp.proportion("ok=Y", by="ward")]).value_shares
+        [('ok', 'Y')]
+        """
+        parts = [column.partition("=") for column in self.outcomes]
+        return [(column, value) for column, _, value in parts if value]
+
     def with_values_read(self) -> "Plan":
         """Return the plan with columns read as its requests need them, and "ok=Y" as whether ok is
         Y.

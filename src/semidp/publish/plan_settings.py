@@ -295,7 +295,7 @@ def refuse_unused(given: Given, plan: Plan) -> None:
     A schema file may hold more features than one plan uses; a nested feature is used if one of its
     depths is.
     """
-    used = set(plan.names)
+    used = {*plan.names, *dict(plan.value_shares)}
     for part in plan.chains:
         # The depths of one nest are declared together, so that using one uses all.
         used |= set(part.names) if used & set(part.names) else set()
@@ -385,6 +385,8 @@ def open_records(given: Given, plan: Plan, data: Any) -> Source:
         allow_empty=given["allow_empty"],
         read_as=plan.read_as,
         encoding=given["encoding"],
+        header_rows=given["header_rows"],
+        na=given["na"],
     )
 
 
@@ -404,6 +406,8 @@ def link_data(given: Given, plan: Plan, members: Any) -> LinkedData:
         given["hive_partitions"],
         given["allow_empty"],
         given["encoding"],
+        given["header_rows"],
+        given["na"],
     )
 
 

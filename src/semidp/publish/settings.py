@@ -369,6 +369,21 @@ RUNNING = (
         type="",
     ),
     Setting(
+        "header_rows",
+        "How many rows of a sheet name its columns (default 1). Names below a merged heading start"
+        " with it.",
+        Shape.whole,
+        "N",
+        least=1,
+    ),
+    Setting(
+        "na",
+        "Codes that stand for a missing value, such as NA,-9.",
+        Shape.columns,
+        "CODE[,CODE]",
+        type="str | Sequence[str]",
+    ),
+    Setting(
         "out",
         "Output folder; appears only when complete.",
         Shape.file,
@@ -598,9 +613,19 @@ def name_options(message: str) -> str:
         if row is not None and row.panel is None:
             return f"--set {name}={value or '…'}"
         option = f"--{name.replace('_', '-')}" if row is None else row.option
-        return option if value is None else f"{option} {shlex.quote(value)}"
+        return option if value is None else f"{option} {_quote_word(value)}"
 
     return write_settings(message, write)
+
+
+def _quote_word(text: str) -> str:
+    """Quote a word for a shell; text in quotes of SQL is read more easily in double ones.
+
+    >>> print(_quote_word("region <> 'Total'"))
+    "region <> 'Total'"
+    """
+    double = "'" in text and not set(text) & set('"$`\\!')
+    return f'"{text}"' if double else shlex.quote(text)
 
 
 def read_assignment(entry: str, allowed: Collection[str]) -> tuple[Setting, str]:

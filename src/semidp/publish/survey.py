@@ -5,12 +5,13 @@ Levels that look alike, or like a total, are pointed out before anything is char
 slips, likely.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from attrs import evolve
 
-from semidp.errors import AdjacencyUnknown, DataError, SchemaError
+from semidp.errors import AdjacencyUnknown, DataError, SchemaError, did_you_mean
 from semidp.promise.guarantee import Scope
 from semidp.promise.mechanisms.branch_noise import Cut
 from semidp.promise.schema.features import Feature, Nest
@@ -30,6 +31,8 @@ from semidp.promise.spaces.semi_adjacency import (
 from semidp.promise.spaces.structure import even_space
 from semidp.publish.plan import AdjacencyChoice, Plan
 from semidp.publish.resources import estimate_resources, part_needs
+from semidp.publish.sources.conditions import quote_column
+from semidp.publish.sources.duck import quoted_text
 from semidp.publish.sources.opening import KEEPS_NOTHING, Source
 from semidp.publish.sources.reader import Reader, cut_to_available
 
@@ -45,7 +48,10 @@ _TOTALS = {
     "totale",
     "ensemble",
 }
+_CODES = {"na", "n/a", "null", "nan", ".", "-", "?", "-9", "-99", "-999"}
+_MEASUREMENTS = {"age", "ages", "alter", "year", "years", "weight", "income", "score", "id"}
 _SHOWN = 3
+_LISTED = 10
 
 
 def survey(
@@ -66,6 +72,7 @@ def survey(
     for names in (*tables, *(margin.names for margin in plan.invariants)):
         if names:
             refuse_cells(schema.restrict(names).shape)
+    _question_values(plan, schema)
     reader = Reader(schema, source, plan.features)
     if partition is None:
         estimate_resources(plan, schema).refuse_memory(memory)
@@ -93,7 +100,13 @@ def survey(
 
 def public_scope(plan: Plan, dataspace: Dataspace) -> Scope:
     """Return the scope of a plan from published totals alone: no data are needed."""
-    said = (*formulas(dataspace.schema), *lookalikes(dataspace.schema))
+    declared = {name for chain in plan.chains for name in chain.names}
+    said = (
+        *formulas(dataspace.schema),
+        *lookalikes(dataspace.schema),
+        *missing_codes(dataspace.schema, declared),
+        *_question_count(plan.count),
+    )
     if isinstance(dataspace, LinkedDataspace):
         exchanges = plan.adjacency is AdjacencyChoice.exchange
         kind = AdjacencyKind.exchange if exchanges else AdjacencyKind.ball
@@ -250,12 +263,14 @@ def read_schema(plan: Plan, source: Source) -> tuple[Schema, tuple[str, ...]]:
         )
     # Levels are read from here on only: a plan that must not disclose them was refused above.
     features: list[Feature] = []
+    read: list[Feature] = []
     for feature_name, position in finest.items():
         owner = owners.get(feature_name)
         if isinstance(owner, Feature):
             features.append(owner.cut_to_depth(position + 1))
         elif owner is None:
             features.append(Feature(feature_name, source.levels(feature_name)))
+            read.append(features[-1])
         elif position == 0:
             coarsest = owner.names[0]
             levels = source.levels(coarsest)
@@ -263,6 +278,7 @@ def read_schema(plan: Plan, source: Source) -> tuple[Schema, tuple[str, ...]]:
         else:
             cut = evolve(owner, names=owner.names[: position + 1])
             features.append(cut.feature(source.paths(cut.names, cut.null_level)))
+    _refuse_totals(read, plan.where)
     features = [_above_outcomes(feature, owners, plan) for feature in features]
     declared_names = {name for feature in features for name in feature.names}
     zeros = []
@@ -278,6 +294,81 @@ def read_schema(plan: Plan, source: Source) -> tuple[Schema, tuple[str, ...]]:
             " without protection."
         )
     return Schema(tuple(features), tuple(zeros)), tuple(disclosures)
+
+
+def _question_values(plan: Plan, schema: Schema) -> None:
+    """Refuse the proportion of a value that is not among the known levels of its column."""
+    known = {feature.name: feature.levels for feature in (*plan.features, *schema.features)}
+    for column, value in plan.value_shares:
+        levels = known.get(column, (value,))
+        if value not in levels:
+            raise DataError(
+                f"{value!r} is not a level of {column}{did_you_mean(value, levels)}; its levels are"
+                f" {', '.join(levels[:_LISTED])}: ask for the proportion of one of these"
+            )
+
+
+def _refuse_totals(features: Iterable[Feature], where: str | None) -> None:
+    """Refuse rows that add up others, as the levels that were read show them."""
+    found = {feature.name: _find_totals(feature.levels) for feature in features}
+    named = {name: totals for name, totals in found.items() if totals}
+    if not named:
+        return
+    conditions = [] if where is None else [f"({where})"]
+    for name, totals in named.items():
+        column = quote_column(name)
+        conditions += [f"{column} <> {quoted_text(total)}" for total in totals]
+    first = next(iter(named))
+    raise DataError(
+        f"a level of {first} is called {named[first][0]!r}, and a row that adds up others would"
+        f" count people twice: leave such rows out with ⟨where {' AND '.join(conditions)}⟩, or"
+        f" declare the levels of {first}"
+    )
+
+
+def _find_totals(levels: Sequence[str]) -> list[str]:
+    """Return the levels that are called a total."""
+    # A feature with the levels "all" and "none" has no row that adds up others: two more make one
+    # likely.
+    if len(levels) < 3:
+        return []
+    return [level for level in levels if level.strip().casefold() in _TOTALS]
+
+
+def _question_count(count: str | None) -> tuple[str, ...]:
+    """Point out a count column whose name is that of a measurement.
+
+    >>> _question_count("Age")
+    ("The count column is 'Age': each row stands for that many records. If a row is one record,
+    leave count out.",)
+    >>> _question_count("people")
+    ()
+    """
+    words = re.findall(r"[^\W\d_]+", (count or "").casefold())
+    if _MEASUREMENTS.isdisjoint(words):
+        return ()
+    return (
+        f"The count column is {count!r}: each row stands for that many records. If a row is one"
+        " record, leave count out.",
+    )
+
+
+def missing_codes(schema: Schema, declared: Collection[str]) -> tuple[str, ...]:
+    """Point out levels that usually stand for a missing value, unless their feature is declared.
+
+    >>> missing_codes(Schema([Feature("ill", ["y", "n", "NA"])]), ())
+    ("A level of ill is called 'NA': if that stands for a missing value, declare it with na=NA.",)
+    """
+    said = []
+    for feature in schema.features:
+        codes = [level for level in feature.levels if level.strip().casefold() in _CODES]
+        if feature.name in declared or not codes:
+            continue
+        said.append(
+            f"A level of {feature.name} is called {codes[0]!r}: if that stands for a missing value,"
+            f" declare it with na={','.join(codes)}."
+        )
+    return tuple(said)
 
 
 def _above_outcomes(feature: Feature, owners: Mapping[str, Feature | Nest], plan: Plan) -> Feature:
@@ -379,10 +470,8 @@ def lookalikes(schema: Schema) -> tuple[str, ...]:
                 said.append(
                     f"Levels of {name} look alike: {shown}{left}; one of each is a slip, perhaps."
                 )
-            totals = [level for level in levels if level.strip().casefold() in _TOTALS]
-            # A feature with the levels "all" and "none" has no row that adds up others: two more
-            # make one likely.
-            if totals and len(levels) > 2:
+            totals = _find_totals(levels)
+            if totals:
                 said.append(
                     f"A level of {name} is called {totals[0]!r}: a row that adds up others would"
                     " count people twice."

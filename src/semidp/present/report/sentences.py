@@ -459,6 +459,7 @@ def summary(release: ReleaseFiles, where: str | None = None, word: str = "writte
     scope = release.scope
     rows = [("exact", text) for text in exact_part(scope.dataspace, scope)]
     rows += [("with noise", text) for text in noisy_part(release)]
+    rows += [("clipped", text) for text in clipping_parts(release.plan)]
     for result in release.results:
         rows += result.summary_lines()
     rows += [("apart", text) for text in said_of_several(release)]
@@ -476,6 +477,25 @@ def summary(release: ReleaseFiles, where: str | None = None, word: str = "writte
         # It comes first, so that nobody takes the guarantee below at its word.
         lines = ["NOT PRIVATE: drawn with a seed or by a mechanism meant for studies.", "", *lines]
     return "\n".join(lines)
+
+
+def clipping_parts(plan: Plan) -> list[str]:
+    """Say what becomes of values outside the declared bounds, whether or not there are any.
+
+    >>> import semidp
+    >>> clipping_parts(semidp.Plan([semidp.mean("age", by="ward", bounds=(0, 100))]))
+    ['age to 0 … 100: a value outside counts as the nearest bound']
+    """
+    said: dict[str, None] = {}
+    for request in plan.requests:
+        outcome = getattr(request, "outcome", None)
+        # a column of zeros and ones has no other value
+        if outcome is None or (outcome.lower, outcome.width) == (0, outcome.upper):
+            continue
+        bounds = f"{plain(outcome.lower)} … {plain(outcome.upper)}"
+        text = f"{outcome.column} to {bounds}: a value outside counts as the nearest bound"
+        said[text] = None
+    return list(said)
 
 
 def _claims(release: ReleaseFiles) -> list[str]:

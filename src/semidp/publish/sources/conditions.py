@@ -129,6 +129,16 @@ def walk_nodes(tree: Node) -> Iterator[Node]:
             yield from walk_nodes(part)
 
 
+def quote_column(name: str) -> str:
+    """Return how a condition names a column.
+
+    >>> quote_column("ward"), quote_column("the ward")
+    ('ward', '"the ward"')
+    """
+    plain = name.isidentifier() and name.lower() not in _RESERVED
+    return name if plain else '"' + name.replace('"', '""') + '"'
+
+
 def list_columns(tree: Node) -> list[str]:
     """Return the columns that a tree names, each once."""
     return list(

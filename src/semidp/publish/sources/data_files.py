@@ -287,10 +287,12 @@ def is_workbook(path: str) -> bool:
     return path.lower().endswith(SUFFIXES)
 
 
-def sheet_columns(path: str, sheet: str | None = None) -> dict[str, NDArray[Any]]:
+def sheet_columns(
+    path: str, sheet: str | None = None, header_rows: int | None = None
+) -> dict[str, NDArray[Any]]:
     """Return the columns of a sheet as text; an empty cell is missing.
 
-    The first row names the columns. Dates are written as 2026-01-31. Formulas count with the values
+    The first rows name the columns. Dates are written as 2026-01-31. Formulas count with the values
     that the spreadsheet stored beside them.
 
     Parameters
@@ -299,11 +301,13 @@ def sheet_columns(path: str, sheet: str | None = None) -> dict[str, NDArray[Any]
         The workbook.
     sheet
         The name of the sheet; a workbook of one sheet needs none.
+    header_rows
+        How many rows name the columns; 1 unless given.
     """
     with _open_workbook(path, values=True) as book:
         name = _choose_sheet(book, path, sheet)
         rows = _rows(book[name], path)
-        header = _header(next(rows, ()), path)
+        header = _header(list(itertools.islice(rows, header_rows or 1)), path)
         # Every column is text: whether it holds numbers is asked later, as of a CSV file.
         columns: list[list[str | None]] = [[] for _ in header]
         gaps = False
@@ -311,7 +315,8 @@ def sheet_columns(path: str, sheet: str | None = None) -> dict[str, NDArray[Any]
             texts = [_text(value) for value in row[: len(header)]]
             if any(value is not None for value in row[len(header) :]):
                 raise DataError(
-                    f"a row of {path} is longer than its first row: name every column there"
+                    f"a row of {path} is longer than its header: name every column there, or say"
+                    " how many rows the header has, with its title (⟨header_rows 2⟩)"
                 )
             if not any(text is not None for text in texts):
                 # Rows without any value lie between records, or below them.
@@ -385,18 +390,40 @@ def _choose_sheet(book: Any, path: str, sheet: str | None) -> str:
     return sheet
 
 
-def _header(row: tuple[Any, ...], path: str) -> list[str]:
-    """Return the names of the columns: the first row, up to the last cell that holds something."""
-    names = [_text(value) for value in row]
-    while names and names[-1] is None:
-        names.pop()
-    if not names:
+def _header(rows: Sequence[tuple[Any, ...]], path: str) -> list[str]:
+    """Return the names of the columns, up to the last that has one.
+
+    Of several rows, the last names single columns. A cell above it is merged with the empty cells
+    to its right, and comes before their names; a row with a single cell is a title.
+
+    >>> _header([("Place", None, "n"), ("region", "sex", None)], "x.xlsx")
+    ['Place region', 'Place sex', 'n']
+    >>> _header([("Sexes in 2025", None), ("region", "sex")], "x.xlsx")
+    ['region', 'sex']
+    """
+    *above, last = [[_text(value) for value in row] for row in rows] or [[]]
+    named_places = [place for row in (*above, last) for place, text in enumerate(row) if text]
+    width = max(named_places, default=-1) + 1
+    if width == 0:
         raise DataError(f"the first row of {path} is empty: it names the columns")
-    if None in names:
+    words: list[list[str]] = [[] for _ in range(width)]
+    for row in above:
+        named = [text for text in row if text is not None]
+        if len(named) == 1 and None not in last[:width] and len(last) >= width:
+            continue
+        heading = None
+        for place in range(width):
+            heading = row[place] if place < len(row) and row[place] is not None else heading
+            words[place] += [] if heading is None else [heading]
+    for place, text in enumerate(last[:width]):
+        # A heading that was merged downwards has nothing below it.
+        words[place] += [] if text is None or text in words[place][-1:] else [text]
+    if not all(words):
         raise DataError(
-            f"the first row of {path} leaves a column without a name: name it, or remove the column"
+            f"the header of {path} leaves a column without a name: name it, or say how many rows"
+            " the header has, with its title (⟨header_rows 2⟩)"
         )
-    columns = [str(name) for name in names]
+    columns = [" ".join(names) for names in words]
     if len({name.casefold() for name in columns}) < len(columns):
         raise DataError(f"two columns of {path} have the same name: rename one")
     return columns

@@ -492,7 +492,9 @@ def _code(key: str, texts: Sequence[str], width: int) -> str:
     return f"CAST(coalesce({position}, {len(texts)}) AS {_UNSIGNED[width]})"
 
 
-def frame_connection(frame: Any, readings: Sequence[ColumnReading] = ()) -> Any:
+def frame_connection(
+    frame: Any, readings: Sequence[ColumnReading] = (), na: Sequence[str] = ()
+) -> Any:
     """Return a database with the view `source` of a pandas, polars or Arrow table, or of a mapping
     of names to numpy arrays.
     """
@@ -503,19 +505,18 @@ def frame_connection(frame: Any, readings: Sequence[ColumnReading] = ()) -> Any:
         " frame (pandas, polars, Arrow) or an Ibis table",
     )
     with closed_on_error(connection):
-        registered = "source" if not readings else "unread"
+        registered = "unread" if readings or na else "source"
         quietly(lambda: connection.register(registered, frame), unreadable)
         names = quietly(lambda: _frame_header(frame), unreadable)
         refuse_many_columns(names, "the data frame")
-        if readings:
+        if readings or na:
+            raw = without_codes("unread", names, na)
             selected = selected_columns(readings, names)
-            view = f"CREATE TEMP VIEW source AS SELECT {selected} FROM unread"
+            view = f"CREATE TEMP VIEW source AS SELECT {selected} FROM {raw}"
             quietly(lambda: connection.execute(view), unreadable)
             names += [part.column for part in readings if part.adds]
             for part in readings:
-                refuse_misfits(
-                    connection, part, "unread", lambda action: quietly(action, unreadable)
-                )
+                refuse_misfits(connection, part, raw, lambda action: quietly(action, unreadable))
         refuse_like_names(connection, names, "the data frame")
         confine(connection, ())
     return connection
@@ -608,6 +609,23 @@ def selected_columns(readings: Sequence[ColumnReading], names: Sequence[str]) ->
         target.append(f"{expression} AS {quoted_name(part.column)}")
     star = f"* REPLACE ({', '.join(replaced)})" if replaced else "*"
     return ", ".join([star, *added])
+
+
+def without_codes(relation: str, names: Sequence[str], na: Sequence[str]) -> str:
+    """Return a relation in which some codes are missing values, whatever the type of a column.
+
+    >>> without_codes("raw", ["sex"], [])
+    'raw'
+    """
+    if not na:
+        return relation
+    codes = ", ".join(map(quoted_text, na))
+    columns = []
+    for column in map(quoted_name, names):
+        # A number of a data frame with missing values is written -9.0.
+        text = f"regexp_replace(trim(CAST({column} AS VARCHAR)), '[.]0$', '')"
+        columns.append(f"CASE WHEN {text} IN ({codes}) THEN NULL ELSE {column} END AS {column}")
+    return f"(SELECT {', '.join(columns)} FROM {relation})"
 
 
 def refuse_misfits(

@@ -55,6 +55,7 @@ from semidp.publish.sources.duck import (
     run_query,
     selected_columns,
     source_columns,
+    without_codes,
 )
 from semidp.publish.sources.readings import ColumnReading
 
@@ -209,6 +210,7 @@ def records_of_files(
     readings: Sequence[ColumnReading] = (),
     declared: Mapping[str, str] | None = None,
     encoding: str | None = None,
+    na: Sequence[str] = (),
 ) -> DuckRecords:
     """Open a CSV or Parquet file, every file that a glob matches, or a folder of Parquet files."""
     files, kind = list_files(pattern)
@@ -227,7 +229,7 @@ def records_of_files(
         refuse_many_columns(names, pattern)
         folders = partition_columns(files, names) if hive_partitions else []
         every_name = [*names, *folders]
-        raw = _reader(kind, files, folders, options)
+        raw = without_codes(_reader(kind, files, folders, options), every_name, na)
         view = f"CREATE VIEW source AS SELECT {selected_columns(readings, every_name)} FROM {raw}"
         read(lambda: connection.execute(view))
         added = [part.column for part in readings if part.adds]

@@ -216,7 +216,7 @@ class LinkedData:
         The records.
     member_table, unit_table
         The tables to read at database addresses.
-    hive_partitions, allow_empty, encoding
+    hive_partitions, allow_empty, encoding, header_rows, na
         How the files of both are read; see `open_source`.
     """
 
@@ -227,6 +227,8 @@ class LinkedData:
     hive_partitions: bool = False
     allow_empty: bool = False
     encoding: str | None = None
+    header_rows: int | None = None
+    na: str | Sequence[str] = ()
 
     def open_kind(self, data: Any, table: str | None) -> Source:
         """Open the records of one kind."""
@@ -236,6 +238,8 @@ class LinkedData:
             hive_partitions=self.hive_partitions,
             allow_empty=self.allow_empty,
             encoding=self.encoding,
+            header_rows=self.header_rows,
+            na=self.na,
         )
 
 

@@ -83,6 +83,8 @@ def open_source(
     allow_empty: bool = False,
     read_as: Mapping[str, str] | Iterable[tuple[str, str]] = (),
     encoding: str | None = None,
+    header_rows: int | None = None,
+    na: str | Sequence[str] = (),
 ) -> "Source":
     """Open a source of records.
 
@@ -125,6 +127,11 @@ def open_source(
         what a condition takes a column for.
     encoding
         Of CSV files: ``"utf-8"`` unless given, ``"latin-1"`` or ``"utf-16"``.
+    header_rows
+        How many rows of a sheet name its columns: 1 unless given. The names below a merged heading
+        start with it.
+    na
+        Codes that stand for a missing value in every column, such as ``["NA", "-9"]``.
 
     Examples
     --------
@@ -146,7 +153,10 @@ def open_source(
             "the most records of a person needs the id column that says whose a record is"
         )
     readings = check_readings(read_as) if read_as else ()
-    records = _records(data, table, where, hive_partitions, allow_empty, readings, encoding)
+    codes = _read_codes(na)
+    records = _records(
+        data, table, where, hive_partitions, allow_empty, readings, encoding, header_rows, codes
+    )
     source = Source(records, count, where, id, most, readings)
     source.allow_empty = allow_empty
     if isinstance(data, (str, os.PathLike)):
@@ -161,6 +171,8 @@ def open_source(
             allow_empty=allow_empty,
             read_as=readings,
             encoding=encoding,
+            header_rows=header_rows,
+            na=codes,
         )
     try:
         source._check()
@@ -600,14 +612,30 @@ def _most_values(feature: Feature) -> int:
     return len(feature.levels) + 3 + capitals
 
 
+def _read_codes(na: str | Sequence[str]) -> tuple[str, ...]:
+    """Return the codes of missing values.
+
+    >>> _read_codes("NA, -9"), _read_codes(["NA", "."])
+    (('NA', '-9'), ('NA', '.'))
+    """
+    codes = []
+    for text in (na,) if isinstance(na, str) else na:
+        codes += [code.strip() for code in str(text).split(",")]
+    if not all(codes):
+        raise InputError("⟨na⟩ lists codes such as NA,-9; an empty value is missing anyway")
+    return tuple(codes)
+
+
 def _records(
     data: Any,
     table: str | None,
     where: str | None,
     hive_partitions: bool,
     allow_empty: bool,
-    read_as: Sequence[tuple[str, str]] = (),
-    encoding: str | None = None,
+    read_as: Sequence[tuple[str, str]],
+    encoding: str | None,
+    header_rows: int | None,
+    na: Sequence[str],
 ) -> Records:
     kind = type(data).__module__.partition(".")[0]
     address = isinstance(data, str) and is_address(data)
@@ -631,6 +659,10 @@ def _records(
         )
     if encoding is not None and (sheets or not is_file):
         raise InputError("an encoding is for CSV files: leave it out")
+    if header_rows is not None and not sheets:
+        raise InputError("⟨header_rows⟩ is for workbooks: leave it out")
+    if na and (in_database or isinstance(data, Table)):
+        raise InputError("⟨na⟩ is for files and data frames: write NULL for these codes in a view")
     of_columns = [reading for reading in readings if reading.how != EVERYONE]
     if (of_columns and in_database) or (readings and isinstance(data, Table)):
         raise InputError(
@@ -651,13 +683,13 @@ def _records(
 
     if sheets or (encoding is not None and is_windows(encoding)):
         path = os.fspath(data)
-        columns = sheet_columns(path, table) if sheets else windows_columns(path)
+        columns = sheet_columns(path, table, header_rows) if sheets else windows_columns(path)
         if not allow_empty and not any(map(len, columns.values())):
             raise DataError(
                 f"{path} holds no record: check that it is whole, or allow empty files",
                 needs="empty",
             )
-        return _frame_records(columns, where, list(columns), readings, declared)
+        return _frame_records(columns, where, list(columns), readings, declared, na)
     if isinstance(data, (str, os.PathLike)):
         return records_of_files(
             os.fspath(data),
@@ -667,6 +699,7 @@ def _records(
             readings=readings,
             declared=declared,
             encoding=encoding,
+            na=na,
         )
     if isinstance(data, Table):
         if where is not None:
@@ -677,9 +710,9 @@ def _records(
     of_objects = kind == "pandas" and np.dtype(object) in set(getattr(data, "dtypes", ()))
     if of_objects or isinstance(data, Mapping):
         frame, mixed = without_mixtures(data)
-        return _frame_records(frame, where, mixed, readings, declared)
+        return _frame_records(frame, where, mixed, readings, declared, na)
     frame = data if kind == "pandas" else materialize(data)
-    return _frame_records(frame, where, (), readings, declared)
+    return _frame_records(frame, where, (), readings, declared, na)
 
 
 def _frame_records(
@@ -688,11 +721,12 @@ def _frame_records(
     untyped: Sequence[str],
     readings: Sequence[ColumnReading],
     declared: Mapping[str, str],
+    na: Sequence[str],
 ) -> Records:
     """Open a data frame; `untyped` columns have no type, as those of a CSV file."""
     from semidp.publish.sources.duck import DuckRecords, frame_connection
 
-    connection = frame_connection(frame, readings)
+    connection = frame_connection(frame, readings, na)
     if where is None:
         return DuckRecords(connection, untyped=untyped)
     from semidp.publish.sources.duck_files import kept_records
