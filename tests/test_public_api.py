@@ -32,6 +32,12 @@ def test_all_is_sorted_complete_and_real() -> None:
     assert list(semidp.__all__) == sorted(semidp.__all__)
 
 
+def test_a_tab_shows_at_most_fifty_names() -> None:
+    shown = dir(semidp)
+    assert {*semidp.__all__, "promise", "publish", "inference", "assess"} == {*shown}
+    assert len(shown) <= 50
+
+
 @pytest.mark.parametrize("name", [name for name in semidp.__all__ if name != "__version__"])
 def test_every_public_name_is_documented(name: str) -> None:
     value = getattr(semidp, name)

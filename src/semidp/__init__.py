@@ -109,6 +109,11 @@ _ELSEWHERE = {
 }
 
 
+def __dir__() -> list[str]:
+    """List what is public here, and the floors that hold the rest."""
+    return sorted([*__all__, "assess", "inference", "promise", "publish"])
+
+
 def __getattr__(name: str) -> object:
     """Say where a name is that is not here."""
     from semidp.errors import did_you_mean

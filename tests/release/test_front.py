@@ -131,7 +131,7 @@ def test_a_missing_level_is_refused_in_the_sentence_of_the_command() -> None:
     [
         ({}, "has no privacy budget"),
         ({"mu": 1, "rho": 1}, "rho= and mu= cannot be given together"),
-        ({"mu": 1, "partition": "state"}, "give out, the folder"),
+        ({"mu": 1, "partition": "state"}, "name its folder with out="),
         ({"mu": 1, "levels": {"age": ["1"]}, "bins": {"age": [0, 1]}}, "levels and bins"),
         ({"mu": 1, "null_level": {"sex": "?"}}, "null_level= needs the levels of 'sex'"),
     ],

@@ -147,7 +147,10 @@ def with_targets(plan: Plan, errors: Mapping[str, Any] | None) -> Plan:
     """Return a plan with target errors on its tables without a budget."""
     if not errors:
         return plan
-    texts = {names: str(error) for names, error in errors.items()}
+    texts = {
+        names if isinstance(names, str) else ",".join(names): str(error)
+        for names, error in errors.items()
+    }
     requests: list[Request] = []
     named = False
     for request in plan.requests:

@@ -72,7 +72,7 @@ def run_blocks(
     A run that is resumed needs no plan: it goes on with the one that it was begun with.
     """
     if options.out is None:
-        raise InputError("a release by parts is written as it is made: give out, the folder for it")
+        raise InputError("a release by parts is written as it is made: name its folder with ⟨out⟩")
     # Whoever carries out a part may be in another folder.
     out = Path(options.out) if partition is None else Path(options.out).absolute()
     with (

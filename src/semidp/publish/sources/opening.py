@@ -512,11 +512,12 @@ class Source:
         confidential.
         """
         if self._records.most_alike(id) > most:
-            plural = "s" if most > 1 else ""
+            times, records = (
+                ("once", "one record") if most == 1 else (f"{most} times", f"{most} records")
+            )
             raise DataError(
-                f"the id column {id!r} names someone more often than {most} time{plural}, and the"
-                f" guarantee covers up to {most} record{plural} of a person: give a larger ⟨most⟩;"
-                " nobody is dropped"
+                f"the id column {id!r} names someone more than {times}, and the guarantee covers up"
+                f" to {records} per person: give a larger ⟨most⟩ (nobody is dropped)"
             )
 
     def _totals(self, schema: Schema, outcome: Outcome | None) -> NDArray[np.int64]:
