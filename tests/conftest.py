@@ -23,7 +23,6 @@ from hypothesis import settings
 
 from semidp.present.report import report_page
 from semidp.promise.noise.randomness import SystemRandomness, Words
-from semidp.publish.statistics.tables import product_words
 from semidp.publish.statistics.tables import words as table_words
 
 # Collecting garbage every 700 objects takes a twentieth of all time here.
@@ -40,7 +39,6 @@ PICTURES = (
     (report_page, "svg"),
     (report_page, "tradeoff_plot"),
     (table_words, "loss_plot"),
-    (product_words, "loss_plot"),
 )
 """What draws the figures of reports, where reports look for it."""
 TRUE_PICTURES = [(module, name, getattr(module, name)) for module, name in PICTURES]

@@ -204,9 +204,7 @@ def test_moments_that_no_data_could_have_still_have_a_fit():
         assert np.isfinite(fit.standard_errors()).all()
         # about 2 log(2 n + 1): the noise alone would give hundreds
         assert np.abs(fit.coefficients).max() < 12
-        np.testing.assert_allclose(
-            nearest, fit._expected_moments(fit.coefficients, penalised=True), atol=1e-5
-        )
+        np.testing.assert_allclose(nearest, fit._expected_moments(fit.coefficients), atol=1e-5)
 
 
 def test_moments_that_data_could_have_are_not_moved():

@@ -12,7 +12,7 @@ from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.progress import silent
 from semidp.promise.schema.margins import list_axes
 from semidp.promise.tradeoff.budget import Budget
-from semidp.publish.fitting.size_fits import balance_members, fit_sizes
+from semidp.publish.fitting.tables import balance_members, fit_sizes
 from semidp.publish.linked_mechanism import LinkedMechanism
 from semidp.publish.results.published_table import FitKind
 from semidp.publish.statistics.tables import linked_fitting

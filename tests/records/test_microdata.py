@@ -13,8 +13,8 @@ import semidp as sd
 from semidp import Budget, Feature, InputError, Plan, RunOptions
 from semidp.cli import run as run_command
 from semidp.promise.noise.randomness import SeededRandomness
-from semidp.publish.column_rules import read_rules
 from semidp.publish.level_bins import Microdata, count_bins, group_neighbors, pool_rare_levels
+from semidp.publish.written_values import read_rules
 
 
 def people(records=2000, seed=1):

@@ -22,7 +22,6 @@ from semidp.promise.schema.schema import Schema, toml_document
 from semidp.promise.spaces.dataspace import Margin
 from semidp.promise.tradeoff.budget import Budget
 from semidp.publish.budgets import divide_budget
-from semidp.publish.column_rules import read_rules
 from semidp.publish.level_bins import Microdata
 from semidp.publish.linked_survey import computed_features, linked_units, with_units
 from semidp.publish.missing_outcomes import with_missing
@@ -38,6 +37,7 @@ from semidp.publish.sources.linked_records import LinkedData
 from semidp.publish.sources.opening import Source, open_source
 from semidp.publish.sources.readings import DATES, are_dates, date_bins, months
 from semidp.publish.statistics.protocol.requests import Request
+from semidp.publish.written_values import read_rules
 
 _LONGEST_TEXT = 2**26  # characters of a plan or schema
 _EXCEL, _SDMX = "xlsx", "sdmx"
@@ -60,7 +60,7 @@ def build_plan(given: Given, requests: Iterable[Any]) -> Plan:
         invariants=read_margins(given["exact"]),
     )
     linked = given.has_units
-    shares = _read_numbers(given, "share")
+    shares = {name: positive(value, "⟨share⟩") for name, value in (given["share"] or {}).items()}
     # Linked tables share one budget, which `with_units` divides between members and units.
     plan = divide_budget(plan, read_budget(given), {} if linked else shares)
     plan = with_targets(plan, given["target_error"])
@@ -351,10 +351,6 @@ def name_uniquely(asked: Iterable[Any]) -> list[Any]:
         apart.append(item)
         names.add(name)
     return apart
-
-
-def _read_numbers(given: Given, name: str) -> dict[str, Fraction]:
-    return {key: positive(value, f"⟨{name}⟩") for key, value in (given[name] or {}).items()}
 
 
 def _link_units(plan: Plan, given: Given, shares: Mapping[str, Fraction]) -> Plan:

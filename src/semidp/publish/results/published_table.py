@@ -64,6 +64,15 @@ class Fitted:
             )
 
 
+def is_size(value: object) -> bool:
+    """Whether a value is a number of at least 0, infinity included."""
+    # Python takes True for 1.
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return False
+    # A float that is not a number fails the comparison.
+    return value >= 0
+
+
 def _is_distance(value: object) -> bool:
     # A bound may lie a rounding error below 0. What is not a number equals nothing.
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)

@@ -21,7 +21,7 @@ from semidp.promise.schema.schema import Schema
 from semidp.promise.spaces.dataspace import Dataspace
 from semidp.publish.results.cells import Form, StoredFiles
 from semidp.publish.results.grids import edge_cells, faint_cells
-from semidp.publish.results.published_table import Fitted, PublishedTable
+from semidp.publish.results.published_table import Fitted, PublishedTable, is_size
 from semidp.publish.statistics.recheck_findings import close
 
 BY_PARTS = "partitioned"
@@ -44,7 +44,7 @@ class NoisyCells:
 
     def __post_init__(self) -> None:
         numbers = (self.noisy, self.dominated, self.smallest_standard_error)
-        if not all(map(_is_size, numbers)):
+        if not all(map(is_size, numbers)):
             raise ValueError("the cells of a part are counted, and their errors at least 0")
 
     @classmethod
@@ -70,7 +70,7 @@ class PartTable:
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not all(
-            map(_is_size, (self.largest_standard_error, self.variance))
+            map(is_size, (self.largest_standard_error, self.variance))
         ):
             raise ValueError("a table of a part has a name, and errors of at least 0")
 
@@ -254,10 +254,6 @@ def refuse_changed(folder: Path, digests: Mapping[str, str], since: str) -> None
             raise ChangedFile(f"cannot read {folder / name}") from None
         if written != expected:
             raise ChangedFile(f"{folder / name} was changed after {since}")
-
-
-def _is_size(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and value >= 0
 
 
 def part_path(schema: Schema, cut: Cut, node: int) -> tuple[str, ...]:

@@ -4,7 +4,6 @@ computed again.
 A statistic's `Published` class adds what is its own; what is measured is in `mechanisms`.
 """
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from fractions import Fraction
@@ -27,7 +26,7 @@ from semidp.promise.tradeoff.function import Tradeoff
 from semidp.promise.tradeoff.smooth import ZCDP, Gaussian
 from semidp.publish.comparisons import naive_cost, naive_loss
 from semidp.publish.results.cells import Columns, DataFrames, Form, PublishedColumns, StoredFiles
-from semidp.publish.results.published_table import FittedTable, PublishedTable
+from semidp.publish.results.published_table import FittedTable, PublishedTable, is_size
 from semidp.publish.results.sections import Details, Section
 from semidp.publish.results.texts import CLAIM_TEXTS, scale_text
 from semidp.publish.selection import select_mechanism
@@ -420,12 +419,3 @@ def naive_record_tradeoff(mechanism: Mechanism) -> Tradeoff | None:
     if isinstance(mechanism, LaplaceMechanism) and epsilon is not None:
         return approximate(epsilon * Fraction(alone.l1, space.l1))
     return None
-
-
-def is_size(value: object) -> bool:
-    """Whether a value is a number of at least 0, infinity included."""
-    # Python takes True for 1.
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return False
-    # A float that is not a number fails both comparisons.
-    return 0 <= value <= math.inf

@@ -81,7 +81,7 @@ class LogisticFit(RegressionFit):
         beta = np.zeros(len(self.names))
         value = self._objective(beta, moments)
         for _ in range(_STEPS):
-            score = moments - self._expected_moments(beta, penalised=True)
+            score = moments - self._expected_moments(beta)
             step = np.linalg.solve(self._information(beta), score)
             # The step takes Z'WZ for the curvature and leaves out that of the penalty, so it may
             # overshoot.
@@ -264,16 +264,12 @@ class LogisticFit(RegressionFit):
 
         return np.asarray(expit(self._rows @ beta))
 
-    def _expected_moments(self, beta: Floats, *, penalised: bool) -> Floats:
-        """The mean of X'y at β, or the X'y whose penalised fit is β: ``Z'(n p - h (½ - p))`` with
-        the leverages h.
-        """
+    def _expected_moments(self, beta: Floats) -> Floats:
+        """The X'y whose penalised fit is β: ``Z'(n p - h (½ - p))`` with the leverages h."""
         p = self._probabilities(beta)
         ones = self._counts * p
-        if penalised:
-            leverages = (self._basis(ones * (1 - p)) ** 2).sum(axis=1)
-            ones = ones - leverages * (0.5 - p)
-        return np.asarray(self._rows.T @ ones)
+        leverages = (self._basis(ones * (1 - p)) ** 2).sum(axis=1)
+        return np.asarray(self._rows.T @ (ones - leverages * (0.5 - p)))
 
     def _objective(self, beta: Floats, moments: Floats) -> float:
         losses = np.logaddexp(0.0, self._rows @ beta)

@@ -9,15 +9,23 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from semidp.promise.exact import count_noun
 from semidp.promise.guarantee import Scope
 from semidp.promise.mechanisms.mechanism import Mechanism
 from semidp.promise.mechanisms.residual_noise import ResidualMechanism
 from semidp.promise.schema.margins import Totals, junction_order
 from semidp.promise.spaces.dataspace import Dataspace
 from semidp.publish.half_widths import MOST_CELLS, cell_errors
-from semidp.publish.results.texts import errors_text, scale_text, share_text, short_text
+from semidp.publish.results.texts import (
+    error_text,
+    errors_text,
+    scale_text,
+    share_text,
+    short_text,
+    within_text,
+)
 from semidp.publish.statistics.tables.asked import TableRequest
-from semidp.publish.statistics.tables.product_words import ErrorsOfTable, mechanism_lines
+from semidp.publish.statistics.tables.words import mechanism_lines
 
 _SWEEPS = 60
 _CLOSE = 1e-6
@@ -95,6 +103,30 @@ class TableForecast:
             "dominated": self.dominated,
         }
 
+    def shared_json(self) -> dict[str, Any]:
+        """Return it as plain values, of a table that shares a budget."""
+        # Large tables have no intervals.
+        widths: dict[str, Any] = {
+            name: self.errors[name] for name in ("narrowest", "widest") if name in self.errors
+        }
+        return {
+            **self.to_json(),
+            "smallest_standard_error": self.errors["smallest"],
+            "largest_standard_error": self.errors["largest"],
+            "rms_standard_error": self.errors["standard_error"],
+            **widths,
+        }
+
+    def shared_line(self) -> str:
+        """Say how large the errors of a table are that shares a budget."""
+        low = error_text(self.errors["smallest"])
+        high = error_text(self.errors["largest"])
+        span = high if low == high else f"{low} to {high}"
+        errors = f"standard error {span} per cell"
+        if "widest" in self.errors:
+            errors += f", 95% {within_text(self.errors, error_text)}"
+        return f"{self.name}: {errors}, {count_noun(self.cells, 'cell')}"
+
 
 def forecasts(
     tables: Sequence[TableRequest], mechanism: Mechanism, scope: Scope
@@ -124,22 +156,11 @@ def _forecast(table: TableRequest, errors: dict[str, float], scope: Scope) -> Ta
 def noise_lines(foreseen: Sequence[TableForecast], mechanism: Mechanism, what: str) -> list[str]:
     """Say with what noise the tables would be measured."""
     if isinstance(mechanism, ResidualMechanism):
-        return mechanism_lines([_table_errors(table) for table in foreseen], mechanism, what)
+        return mechanism_lines([table.shared_line() for table in foreseen], mechanism, what)
     scale = mechanism.scale * float(mechanism.space.unit)
     distance = f"expected distance of the whole table {mechanism.expected_l2:,.1f}"
     noise = f"scale {scale_text(scale)}, {distance}, {mechanism.claim} claim"
     return [f"{mechanism.name} for {what}: {table.line()}, {noise}" for table in foreseen]
-
-
-def shared_json(foreseen: Sequence[TableForecast]) -> list[dict[str, Any]]:
-    """Return tables that share a budget as plain values, each with its largest and typical errors
-    beside the rest.
-    """
-    return [{**_table_errors(table).to_json(), **table.to_json()} for table in foreseen]
-
-
-def _table_errors(table: TableForecast) -> ErrorsOfTable:
-    return ErrorsOfTable(table.name, table.features, table.cells, table.errors)
 
 
 def expected_counts(dataspace: Dataspace) -> NDArray[np.float64]:

@@ -25,7 +25,7 @@ from semidp.promise.schema.margins import (
 )
 from semidp.promise.schema.schema import Schema
 from semidp.promise.sensitivity.linked_products import LinkedSpace
-from semidp.publish.fitting.size_fits import balance_members, fit_sizes
+from semidp.publish.fitting.tables import balance_members, fit_sizes
 from semidp.publish.linked_mechanism import LinkedMechanism
 from semidp.publish.results.published_table import FitKind, Fitted
 from semidp.publish.size_agreement import Agreement, add_quarters_feature

@@ -39,7 +39,7 @@ from semidp.publish.statistics.protocol.results import (
     mechanism_fields,
 )
 from semidp.publish.statistics.recheck_findings import Trust
-from semidp.publish.statistics.tables import product_words, words
+from semidp.publish.statistics.tables import words
 from semidp.publish.statistics.tables.asked import TableRequest, TablesAsked, measurements_stem
 from semidp.publish.statistics.tables.by_parts import joint_words
 from semidp.publish.statistics.tables.by_parts.cut_tables import (
@@ -258,47 +258,35 @@ class PublishedTables(PublishedCells):
 
     def title(self) -> str:
         """Name the tables by their features, or their number where they are many."""
-        return words.title(self) if self.request.is_single_table else product_words.title(self)
+        return words.title(self)
 
     def noisy_lines(self) -> list[str]:
         """Say how many cells have noise."""
         if self.blocks is not None:
             return joint_words.joint_lines(self.tables, self.blocks)
-        return (
-            words.noisy_lines(self)
-            if self.request.is_single_table
-            else product_words.noisy_lines(self)
-        )
+        return words.noisy_lines(self)
 
     def summary_lines(self) -> list[tuple[str, str]]:
         """Return the expected loss of one table, or the errors of each, for a terminal."""
-        return (
-            words.summary_lines(self)
-            if self.request.is_single_table
-            else product_words.summary_lines(self)
-        )
+        return words.summary_lines(self)
 
     def sections(self, form: Form | None = None) -> list[Section]:
         """Return its sections of the report."""
         if self.blocks is not None:
             return [joint_words.joint_section(self.tables, self.blocks)]
-        if self.request.is_single_table:
-            return [words.section(self, form)]
-        return product_words.sections(self, form)
+        return words.sections(self, form)
 
     def details(self) -> Details:
         """Say how the tables were measured and fitted."""
         if self.blocks is not None:
             return Details(self.name, joint_words.JOINT_DETAILS)
-        return words.details(self) if self.request.is_single_table else product_words.details(self)
+        return words.details(self)
 
     def file_words(self, form: Form | None = None) -> list[tuple[str, str]]:
         """Say what its files hold."""
         if self.blocks is not None:
             return joint_words.joint_file_words(self.files(form), self.held_tables(), self.blocks)
-        if self.request.is_single_table:
-            return words.file_words(self, form)
-        return product_words.file_words(self, form)
+        return words.file_words(self, form)
 
     def claim_text(self) -> str:
         """Say whether the claim is about the numbers that were drawn."""
@@ -306,11 +294,7 @@ class PublishedTables(PublishedCells):
 
     def warnings(self) -> list[str]:
         """Name the tables that were asked for in whole numbers and have none with all totals."""
-        if not self.request.is_single_table:
-            return product_words.warnings(self)
-        table = self.only
-        missed = table.fitted.kind == FitKind.integer and table.counts.dtype.kind != "i"
-        return [words.none_found(table.name)] if missed else []
+        return words.warnings(self)
 
     def cautions(self) -> list[str]:
         """Name tables in many of whose cells noise dominates."""

@@ -47,14 +47,13 @@ from semidp.publish.statistics.tables.forecast import (
     TableForecast,
     forecasts,
     noise_lines,
-    shared_json,
 )
-from semidp.publish.statistics.tables.product_words import together_words
 from semidp.publish.statistics.tables.published import (
     PublishedTables,
     published_table,
     published_tables,
 )
+from semidp.publish.statistics.tables.words import together_words
 from semidp.publish.written_values import texts
 
 if TYPE_CHECKING:
@@ -145,7 +144,7 @@ class TablesRequest(TablesAsked):
         """Return the noise and the tables that are foreseen, as plain values."""
         if self.is_single_table:
             return {**foreseen[0].to_json(), **noise_values(mechanism)}
-        return {**noise_values(mechanism), "tables": shared_json(foreseen)}
+        return {**noise_values(mechanism), "tables": [table.shared_json() for table in foreseen]}
 
     def read(
         self, reader: Reader, scope: Scope, space: QuerySpace

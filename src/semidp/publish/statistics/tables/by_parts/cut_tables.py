@@ -30,8 +30,7 @@ from semidp.promise.spaces.linked import MEMBER, UNIT
 from semidp.publish.linked_mechanism import LinkedMechanism
 from semidp.publish.results.cells import Columns, StoredFiles
 from semidp.publish.results.columns import Labels
-from semidp.publish.results.published_table import PublishedTable
-from semidp.publish.statistics.protocol.results import is_size
+from semidp.publish.results.published_table import PublishedTable, is_size
 from semidp.publish.statistics.tables.asked import TableRequest
 
 RESIDUAL_FIELDS = ("precision", "law", "residuals")
