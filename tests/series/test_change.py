@@ -352,13 +352,23 @@ def test_what_is_not_compared_is_said():
     assert found.to_json()["left_out"][0]["statistic"] == "mean-y"
 
 
-def test_medians_without_intervals_change_by_no_more_than_their_bounds():
-    data = {"ward": [*"ab"] * 20, "y": [float(number % 7) for number in range(40)]}
-    asked = sd.median("y", by="ward", bounds=(0, 10))
-    made = [sd.release(data, asked, exact=["ward"], mu=1, seed=seed) for seed in (1, 2)]
-    rows = [row for row in sd.change(*made).rows if row.statistic == "median-y"]
-    assert [(row.lower, row.upper) for row in rows] == [(-10, 10)] * 2
-    assert all(0 <= row.before <= 10 for row in rows)
+@pytest.mark.parametrize("level", [None, 0.5, 0.99])
+def test_medians_change_at_the_level_of_their_own_intervals(level):
+    data = {"ward": [*"ab"] * 40, "y": [float(number % 7) for number in range(80)]}
+    asked = [
+        sd.median("y", by="ward", bounds=(0, 10), level=level),
+        sd.distribution("y", by="ward", bounds=(0, 10), level=level or 0.9),
+        sd.median("y", bounds=(0, 10), level=0.9, sampling=True, name="population"),
+    ]
+    made = [sd.release(data, *asked, exact=["ward"], mu=9, seed=seed) for seed in (1, 2)]
+    found = sd.change(*made)
+    levels = {row.statistic: row.level for row in found.rows if not row.exact}
+    kept = pytest.approx(max(2 * (level or 0.9) - 1, 0))
+    assert levels.pop("distribution-y-quantiles") == kept
+    assert levels == ({} if level is None else {"median-y": kept})
+    reasons = dict(found.left_out)
+    assert "ask for them with a level" in reasons.pop("population")
+    assert [*reasons] == ([] if level else ["median-y"])
 
 
 def test_levels_that_come_and_go_are_drawn_with_gaps():

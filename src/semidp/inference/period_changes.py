@@ -24,6 +24,8 @@ from semidp.promise.mechanisms.mechanism import CellByCell
 from semidp.promise.noise.randomness import Randomness, SystemRandomness
 from semidp.promise.schema.features import Feature
 from semidp.promise.schema.outcome import Outcome
+from semidp.promise.spaces.linked import LinkedDataspace
+from semidp.publish.noise_sums import LEVEL
 from semidp.publish.results.cells import Columns, PublishedColumns
 from semidp.publish.results.role_columns import Role, Sheet
 from semidp.publish.statistics.outcomes.group_sums import GroupSums
@@ -37,6 +39,7 @@ Floats = NDArray[np.float64]
 
 _DRAWS = 4000  # of the noise, for the test that anything changed
 _MOST_ROWS = 20_000
+_NO_INTERVALS = "it was published without intervals about the records: ask for them with a level"
 _NO_ENDS: Floats = np.empty(0)
 _NUMBERS = (
     *("before", "after", "difference", "lower", "upper"),
@@ -443,12 +446,15 @@ def _read_release(release: "ReleaseValue") -> tuple[dict[str, Reading], dict[str
     readings: dict[str, Reading] = {}
     left_out: dict[str, str] = {}
     dataspace = release.scope.dataspace
-    for margin, total in zip(dataspace.margins, dataspace.totals, strict=True):
-        name = f"exact {margin}"
-        counts = total.counts.ravel().astype(np.float64)
-        readings[name] = Reading(
-            name, cell_labels(total.schema.features), counts, SumErrors(counts.size), least=0
-        )
+    kinds = [("exact", dataspace)]
+    if isinstance(dataspace, LinkedDataspace):
+        kinds.append(("exact units by", dataspace.units))
+    for said, space in kinds:
+        for margin, total in zip(space.margins, space.totals, strict=True):
+            counts = total.counts.ravel().astype(np.float64)
+            errors, labels = SumErrors(counts.size), cell_labels(total.schema.features)
+            name = f"{said} {margin}"
+            readings[name] = Reading(name, labels, counts, errors, least=0)
     for table in release.tables:
         measured = measured_table(release, table.schema.names, table.name)
         size = measured.estimate.size
@@ -468,7 +474,7 @@ def _read_release(release: "ReleaseValue") -> tuple[dict[str, Reading], dict[str
             for place, sheet in enumerate(result.estimates):
                 reading = read_group_rows(result, sheet, place) or _read_intervals(result, sheet)
                 if reading is None:
-                    left_out[sheet.name] = "it was published without intervals about the records"
+                    left_out[sheet.name] = _NO_INTERVALS
                 else:
                     readings[reading.name] = reading
     return readings, left_out
@@ -523,29 +529,33 @@ def read_group_rows(result: PublishedStatistic, sheet: Sheet, place: int) -> Rea
 
 def _read_intervals(result: PublishedStatistic, sheet: Sheet) -> Reading | None:
     """Any other statistic with published intervals of its records; several estimates of a row are
-    rows of their own. What was published without them lies within the declared bounds.
+    rows of their own.
     """
-    confidence = getattr(result.request, "confidence", None)
-    level = 0.95 if confidence is None else float(confidence.level)
-    outcome = getattr(result.request, "outcome", None)
-    bounds = None
-    if isinstance(outcome, Outcome):
-        bounds = float(outcome.lower), float(outcome.upper)
+    request = result.request
+    if getattr(request, "sampling", False):
+        return None
+    confidence = getattr(request, "confidence", request)
+    level: Any = getattr(request, "level", None) or getattr(confidence, "level", LEVEL)
+    labels = _sheet_labels(sheet)
+    # sums and means of those who answered may have ends for the population alone
+    measured = [
+        (one.estimate, *one.ends[:2])
+        for one in sheet.measured
+        if len(one.ends) >= 2 and not one.ends[0].name.startswith("population")
+    ]
     rows: list[RowLabels] = []
     columns: list[list[Floats]] = [[], [], []]
-    measured = [*sheet.measured]
-    for one in measured:
-        values = np.asarray(one.estimate.values, dtype=np.float64)
-        ends = [np.asarray(end.values, dtype=np.float64) for end in one.ends[:2]]
-        if len(ends) < 2 and bounds is not None:
-            ends = [np.full(len(values), bound) for bound in bounds]
-        if len(ends) < 2:
-            continue
-        named = (("estimate", one.estimate.title),) if len(measured) > 1 else ()
-        rows += [RowLabels((*row, *named)) for row in _sheet_labels(sheet)]
-        for column, part in zip(columns, (values, *ends), strict=True):
-            column.append(part)
+    for three in measured:
+        named = (("estimate", three[0].title),) if len(measured) > 1 else ()
+        rows += [RowLabels((*row, *named)) for row in labels]
+        for column, part in zip(columns, three, strict=True):
+            column.append(np.asarray(part.values, dtype=np.float64))
     if not rows:
         return None
     values, lower, upper = map(np.concatenate, columns)
-    return Reading(sheet.name, tuple(rows), values, ends=(lower, upper), level=level, bounds=bounds)
+    outcome = getattr(request, "outcome", None)
+    bounds = None
+    if isinstance(outcome, Outcome):
+        bounds = float(outcome.lower), float(outcome.upper)
+    ends = (lower, upper)
+    return Reading(sheet.name, tuple(rows), values, ends=ends, level=float(level), bounds=bounds)
