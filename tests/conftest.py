@@ -11,6 +11,8 @@ that a test starts.
 Figures of reports are neither made nor drawn, since that takes longer than most releases here.
 Tests that look at reports are marked ``pictures`` and draw them; so does every process that a test
 starts.
+
+Every release, plan and ledger that is written in a test is validated by our JSON Schemas.
 """
 
 import gc
@@ -24,6 +26,7 @@ from hypothesis import settings
 from semidp.present.report import report_page
 from semidp.promise.noise.randomness import SystemRandomness, Words
 from semidp.publish.statistics.tables import words as table_words
+from tests.spec import json_schema
 
 # Collecting garbage every 700 objects takes a twentieth of all time here.
 gc.set_threshold(50_000, 20, 20)
@@ -64,11 +67,21 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     SystemRandomness.words = words  # type: ignore[method-assign]
 
 
+def pytest_configure() -> None:
+    """Validate what the software writes."""
+    json_schema.watch_writers()
+
+
+@pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown() -> None:
-    """Give the words and the figures back, for what is not a test of this folder."""
+    """Give the words and the figures back, for what is not a test of this folder; fail where a
+    file was written that our schemas do not allow.
+    """
     for module, name, draw in TRUE_PICTURES:
         setattr(module, name, draw)
     SystemRandomness.words = TRUE_WORDS  # type: ignore[method-assign]
+    wrong = json_schema.take_failures()
+    assert not wrong, f"a file that was written breaks its schema: {wrong[:3]}"
 
 
 def pytest_collection_finish() -> None:

@@ -611,7 +611,7 @@ def test_a_damaged_ledger_is_a_sentence(path: Path) -> None:
     Ledger.create(path, Budget.zcdp(1)).charge(
         semi(zcdp("0.1")),
         "one",
-        [{"query": {"kind": "table"}, "noise": {"law": "laplace", "b": "1"}}],
+        [{"query": {"kind": "table", "features": ["sex"]}, "noise": {"law": "laplace", "b": "1"}}],
     )
     whole = json.loads(path.read_text())
     refused = 0
@@ -654,21 +654,21 @@ def test_a_charge_pays_for_one_session_of_a_run_at_a_time(path: Path) -> None:
         Session(first.run),
         Session(first.run, (first.name,)),
         Session(first.run, (first.name, "00")),
-        Session(first.run, (first.name,), "digest"),
+        Session(first.run, (first.name,), 64 * "d"),
     ]
     whole = path.read_text()
     for session in left_behind:
         with pytest.raises(InputError, match="another copy of this run"):
             book.charge(semi(zcdp("0.1")), "a table", (), session)
     with pytest.raises(InputError, match="another copy of this run"):
-        book.finish(first, "digest")
+        book.finish(first, 64 * "d")
     assert path.read_text() == whole
     for _ in range(2):
-        book.finish(second, "digest")
+        book.finish(second, 64 * "d")
     with pytest.raises(InputError, match="another copy of this run"):
-        book.finish(second, "another digest")
+        book.finish(second, 64 * "a")
     # What is complete goes on, with the measurement that is recorded and no other.
-    for measured, allowed in ((None, False), ("another digest", False), ("digest", True)):
+    for measured, allowed in ((None, False), (64 * "a", False), (64 * "d", True)):
         third = Session(first.run, (first.name, second.name), measured)
         with contextlib.nullcontext() if allowed else pytest.raises(InputError):
             assert book.charge(semi(zcdp("0.1")), "a table", (), third) == entry
@@ -689,7 +689,7 @@ def test_a_ledger_with_a_second_name_is_not_forked(path: Path) -> None:
         with pytest.raises(InputError, match="hard link"):
             Ledger(name).charge(semi(zcdp("0.1")), "second")
         with pytest.raises(InputError, match="hard link"):
-            Ledger(name).finish(session, "digest")
+            Ledger(name).finish(session, 64 * "d")
     assert path.read_text() == other.read_text() == whole
     other.unlink()
     other.symlink_to(path)

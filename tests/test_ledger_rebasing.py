@@ -240,7 +240,7 @@ def test_what_cannot_be_recomputed_blocks_with_a_sentence(path: Path) -> None:
         [
             ((Guarantee(sexes, Ball(2), zcdp("1/10")), ()), "its query was not recorded"),
             ((knorm.guarantee, (knorm.record(),)), "not known under other exact statistics"),
-            ((knorm.guarantee, ({"query": None, "noise": {}},)), "its query was not recorded"),
+            ((knorm.guarantee, ({**knorm.record(), "query": None},)), "its query was not recorded"),
         ]
     ):
         book = Ledger.create(path.with_name(f"{number}.json"), Budget.approximate(50, "1e-6"))

@@ -52,6 +52,7 @@ from semidp.cli.microdata import microdata
 from semidp.cli.over_time import change, series
 from semidp.cli.release import check, combine, release, show
 from semidp.cli.resume import discard, resume
+from semidp.cli.schema import schema
 from semidp.cli.synthesize import synthesize
 from semidp.cli.test import association
 from semidp.errors import SemidpError
@@ -131,7 +132,7 @@ def semidp(
 
 
 JOBS = {
-    "Plan": (analyze, explore, compare),
+    "Plan": (analyze, explore, compare, schema),
     "Publish": (release, resume, discard, demo, ledger, series, combine, synthesize, microdata),
     "Ask a release": (intervals, association, model, change),
     "Check a promise": (show, check, audit, guarantee, disclosure),
@@ -184,6 +185,10 @@ COMMANDS: dict[Callable[..., None], tuple[str, tuple[str, ...]]] = {
     compare: (
         "plans side by side: errors and guarantees",
         ("semidp compare plan1.toml plan2.toml --data people.csv",),
+    ),
+    schema: (
+        "the JSON Schema of a plan, a release, a ledger or totals",
+        ("semidp schema release",),
     ),
     association: (
         "whether two features of a release are associated",
