@@ -77,6 +77,7 @@ def test_a_file_that_is_gone_is_missing() -> None:
 
 def test_every_page_is_in_the_navigation() -> None:
     pages = {page.relative_to(DOCS).as_posix() for page in DOCS.rglob("*.md")}
+    pages |= {f"spec/{page.name}" for page in (ROOT / "spec").glob("*.md")}
     listed = re.findall(r"[\w/]+\.md", SITE)
     assert sorted(listed) == sorted(pages)  # each once
 
@@ -95,7 +96,7 @@ def test_every_row_of_a_table_is_in_one() -> None:
     dashes.
     """
     tables = 0
-    for page in (*DOCS.rglob("*.md"), ROOT / "README.md"):
+    for page in (*DOCS.rglob("*.md"), *(ROOT / "spec").glob("*.md"), ROOT / "README.md"):
         lines = ["", *page.read_text(encoding="utf-8").splitlines(), "", ""]
         for place, line in enumerate(lines):
             if line.startswith("|") and not lines[place - 1].startswith("|"):
