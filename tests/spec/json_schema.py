@@ -11,10 +11,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from semidp.cli.schema import SCHEMAS, load_schema
+from semidp.cli.json_schemas import SCHEMAS, load_schema
 from semidp.promise.accounting import ledger
-from semidp.publish import plan
-from semidp.publish.release_files import ReleaseFiles
+from semidp.publish import plan, release_files
 
 TYPES: dict[str, type | tuple[type, ...]] = {
     "object": dict,
@@ -204,16 +203,20 @@ def take_failures() -> list[str]:
 def watch_writers() -> None:
     """Validate each release.json, plan.json, dataspace.json and ledger as it is written, and each
     plan that the software accepts.
+
+    What is replaced are the functions that make the texts: others may look for those that call them.
     """
-    write_files, write_ledger = ReleaseFiles.write_files, ledger._write
+    write_text, write_ledger = release_files._text, ledger._write
     read_plan = plan.Plan.from_json.__func__
 
-    def write_release(self: Any, folder: Path, *options: Any) -> None:
-        write_files(self, folder, *options)
-        kinds = {"release.json": "release", "plan.json": "plan", "dataspace.json": "totals"}
-        for file, kind in kinds.items():
-            if (folder / file).exists():
-                validate_written(kind, json.loads((folder / file).read_text("utf-8")))
+    def text(document: Any) -> str:
+        written = write_text(document)
+        kinds = {"schema_version": "release", "margins": "totals", "invariants": "plan"}
+        for key, kind in kinds.items() if isinstance(document, dict) else ():
+            if key in document:
+                validate_written(kind, json.loads(written))
+                break
+        return written
 
     def write_document(path: Path, document: Mapping[str, Any]) -> None:
         write_ledger(path, document)
@@ -228,6 +231,6 @@ def watch_writers() -> None:
         validate_written("plan", json.loads(json.dumps(value)))
         return accepted
 
-    ReleaseFiles.write_files = write_release  # type: ignore[method-assign]
+    release_files._text = text
     ledger._write = write_document
     plan.Plan.from_json = classmethod(accept)  # type: ignore[method-assign]

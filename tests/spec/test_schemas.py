@@ -10,7 +10,7 @@ import pytest
 
 import semidp
 from semidp.cli import run
-from semidp.cli.schema import SCHEMAS, bundle_schema, load_schema
+from semidp.cli.json_schemas import SCHEMAS, bundle_schema, load_schema
 from semidp.promise.accounting import ledger
 from semidp.promise.mechanisms.mechanism import Mechanism
 from semidp.promise.sensitivity.moments import Coding

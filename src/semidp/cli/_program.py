@@ -47,12 +47,12 @@ from semidp.cli.disclosure import disclosure
 from semidp.cli.explore import explore
 from semidp.cli.guarantee import guarantee
 from semidp.cli.intervals import intervals, model
+from semidp.cli.json_schemas import schema
 from semidp.cli.ledger import ledger
 from semidp.cli.microdata import microdata
 from semidp.cli.over_time import change, series
 from semidp.cli.release import check, combine, release, show
 from semidp.cli.resume import discard, resume
-from semidp.cli.schema import schema
 from semidp.cli.synthesize import synthesize
 from semidp.cli.test import association
 from semidp.errors import SemidpError
