@@ -636,12 +636,12 @@ def release(  # type: ignore[misc]
     ([2, 2], 2)
     """
     settings = dict(locals())
-    given = Given({name: settings[name] for name in list_settings() if name in settings})
-    plan = declare_categories(build_plan(given, requests), data)
-    options = build_run_options(given, randomness)
+    accepted = Given({name: settings[name] for name in list_settings() if name in settings})
+    plan = declare_categories(build_plan(accepted, requests), data)
+    options = build_run_options(accepted, randomness)
     # What says how files are read is no part of the plan.
-    opens = plan.units is not None or given.has("header_rows", "na")
-    with open_data(given, plan, data) if opens else nullcontext(data) as source:
+    opens = plan.units is not None or accepted.has("header_rows", "na")
+    with open_data(accepted, plan, data) if opens else nullcontext(data) as source:
         if dry_run:
             from semidp.present.dry_run import rehearse
 
@@ -706,16 +706,16 @@ def microdata(
         meant = did_you_mean(unknown[0], list_settings())
         raise InputError(f"there is no setting {unknown[0]!r}{meant}")
     numbers = {"epsilon": epsilon, "delta": delta, "rho": rho, "mu": mu}
-    given = Given({"exact": exact, **numbers, **settings})
-    if given.has_units:
+    accepted = Given({"exact": exact, **numbers, **settings})
+    if accepted.has_units:
         raise InputError("microdata are records of one file: leave linked units out")
-    base = describe(given).with_values_read()
-    with open_data(given, base, data) as source:
+    base = describe(accepted).with_values_read()
+    with open_data(accepted, base, data) as source:
         special = {base.count, base.id}
         if columns is None:
             columns = [name for name in source.columns() if name not in special]
-        plan = build_microdata_plan(given, columns, ordered, target, rules)
-        return run(plan, source, build_run_options(given, randomness))
+        plan = build_microdata_plan(accepted, columns, ordered, target, rules)
+        return run(plan, source, build_run_options(accepted, randomness))
 
 
 def run(
@@ -975,20 +975,20 @@ def disclosure(
     """
     settings = dict(locals())
     names = ("levels", "bins", "null_level", "nest", "schema", "where", "count", "exact")
-    given = Given({name: settings[name] for name in names})
+    accepted = Given({name: settings[name] for name in names})
     if sum((data is not None, totals is not None, bool(tables))) != 1:
         raise InputError("give one of data (with exact), totals and tables")
     if data is not None:
         if not exact:
             raise InputError("name the exact totals to look at, such as exact=['ward', 'age']")
-        plan = build_plan(given, ())
-        with open_records(given, plan, data) as source:
+        plan = build_plan(accepted, ())
+        with open_records(accepted, plan, data) as source:
             counts = PublishedCounts.from_dataspace(read_totals(plan, source))
     elif totals is not None:
         counts = PublishedCounts.from_dataspace(_build_dataspace(totals))
     else:
         files = [read_file(Path(path), count) for path in tables]
-        plan = describe(given)
+        plan = describe(accepted)
         counts = read_counts(
             files, rules or ReadingRules(), total, plan.features, plan.structural_zeros
         )

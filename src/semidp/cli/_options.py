@@ -168,8 +168,8 @@ class Options:
     @property
     def report_delta(self) -> Fraction | None:
         """The delta at which to report: as given, or that of the budget."""
-        given = self.given
-        delta = given["delta"] if given["report_delta"] is None else given["report_delta"]
+        accepted = self.given
+        delta = accepted["delta"] if accepted["report_delta"] is None else accepted["report_delta"]
         return None if delta is None else read_delta(delta)
 
     def budget(self) -> Budget:

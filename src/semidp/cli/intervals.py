@@ -234,17 +234,17 @@ def _print_weighted(
 
     release = load_consistent(Release, folder)
     population = read_strata(strata)
-    found = weighted_estimates(release, population, level=level, design=design)
+    weighted = weighted_estimates(release, population, level=level, design=design)
     left_out = list_unweighted(release, population, design=design)
     if printing.json:
         reasons = [{"statistic": name, "reason": reason} for name, reason in left_out]
-        estimates = [one.to_json() for one in found]
+        estimates = [one.to_json() for one in weighted]
         print_json({"design": design, "estimates": estimates, "left_out": reasons})
         return
     headings = ["estimate", "error of the noise"]
     headings += ["error of the sample"] if design else []
     shown = grid(("statistic", "kind", "row"), (*headings, "lower", "upper"))
-    for one in found:
+    for one in weighted:
         error = math.hypot(one.noise_error, one.design_error or 0.0)
         numbers = [rounded_text(one.value, error), rounded_text(one.noise_error, error)]
         if one.design_error is not None:

@@ -88,31 +88,31 @@ def microdata(
     check_seconds(seconds)
     if not out.parent.is_dir() and out.parent != folder.parent:
         raise InputError(f"there is no folder {out.parent} to write the records to")
-    given = options.given
-    inputs = [Path(path) for path in local_paths(data, given["from_table"])]
-    with naming_options(given["force"]):
+    accepted = options.given
+    inputs = [Path(path) for path in local_paths(data, accepted["from_table"])]
+    with naming_options(accepted["force"]):
         for path in numbered_files(out, files):
-            check_records(path, force=given["force"])
+            check_records(path, force=accepted["force"])
     again = shlex.join(["semidp", "synthesize", str(folder), "--out", str(out)])
-    with naming_options(given["force"], "--release"):
+    with naming_options(accepted["force"], "--release"):
         try:
-            check_place(folder, force=given["force"], ours=release_files, inputs=inputs)
+            check_place(folder, force=accepted["force"], ours=release_files, inputs=inputs)
         except Occupied as error:
             if not error.replaceable:
                 raise
             # To replace a release is to pay again, which records of it do not need.
             said = f"{error.message} ({again} writes records of it at no cost)"
             raise Occupied(said, replaceable=True) from None
-    running = replace(build_run_options(given), out=folder, ledger=None, inputs=inputs)
-    base = describe(given).with_values_read()
-    with progress_bar(printing.quiet) as progress, open_data(given, base, data) as source:
+    running = replace(build_run_options(accepted), out=folder, ledger=None, inputs=inputs)
+    base = describe(accepted).with_values_read()
+    with progress_bar(printing.quiet) as progress, open_data(accepted, base, data) as source:
         special = {base.count, base.id}
         chosen = _split(columns) or [name for name in source.columns() if name not in special]
-        plan = build_microdata_plan(given, chosen, _split(ordered), _split(target), rule or ())
+        plan = build_microdata_plan(accepted, chosen, _split(ordered), _split(target), rule or ())
         running = replace(
             running,
-            ledger=o.open_ledger(given["ledger"], printing.quiet),
-            command=o.note_command(data, given),
+            ledger=o.open_ledger(accepted["ledger"], printing.quiet),
+            command=o.note_command(data, accepted),
         )
         done, told = carry_out(plan, source, running, None, printing, progress)
     with (
@@ -122,8 +122,8 @@ def microdata(
     ):
         about = done.save_records(
             out,
-            force=given["force"],
-            randomness=choose_randomness(given["seed"]),
+            force=accepted["force"],
+            randomness=choose_randomness(accepted["seed"]),
             seconds=seconds,
             files=files,
             progress=progress,

@@ -238,13 +238,13 @@ def _match_design(dataspace: Any, strata: PopulationStrata) -> _StratifiedSample
         )
     total = dataspace.value(margin)
     levels = [feature.levels for feature in total.schema.features]
-    own = [feature.name for feature in total.schema.features]
-    if {*own} != {*strata.names} or any(len({*each}) < len(each) for each in levels):
+    names = [feature.name for feature in total.schema.features]
+    if {*names} != {*strata.names} or any(len({*each}) < len(each) for each in levels):
         raise Refused(
             "strata of a nested feature are by its finest column alone, and each level needs a name"
             " of its own"
         )
-    order = [own.index(name) for name in strata.names]
+    order = [names.index(name) for name in strata.names]
     kept, sampled, population = [], [], []
     seen = set()
     for cell, count in zip(itertools.product(*levels), total.counts.ravel(), strict=True):
@@ -282,12 +282,12 @@ def _weigh_table(
 ) -> list[WeightedEstimate]:
     """Weighted totals and shares of the cells of the features that are no strata."""
     measured = measured_table(release, table.schema.names, table.name)
-    others = [feature for feature in measured.schema.features if feature.name not in strata.names]
-    if not others:
+    further = [feature for feature in measured.schema.features if feature.name not in strata.names]
+    if not further:
         return []
     estimates = []
     population = float(plan.population.sum())
-    for labels in cell_labels(others):
+    for labels in cell_labels(further):
         inside = measured.mask(dict(labels))
         cells = np.stack(
             [

@@ -89,34 +89,34 @@ class DryRun:
 
     def to_json(self) -> dict[str, Any]:
         """Return it as plain values."""
-        found, scope, plan = self.prepared, self.prepared.scope, self.plan
+        prepared, scope, plan = self.prepared, self.prepared.scope, self.plan
         curve = self.guarantee.tradeoff
         document: dict[str, Any] = {"dry_run": True, "n": scope.dataspace.n}
         if scope.persons is not None:
             document["persons"] = scope.persons
         document["plan"] = plan.to_json()
-        if isinstance(found, PreparedBlocks):
-            document["partition"] = {"depth": found.partition, "parts": found.nodes}
+        if isinstance(prepared, PreparedBlocks):
+            document["partition"] = {"depth": prepared.partition, "parts": prepared.nodes}
         document["a"] = scope.adjacency_json()
         document["guarantee"] = curve.to_json()
         document["epsilon"] = curve.epsilon(plan.report_delta)
         document["report_delta"] = plan.report_delta
         # Null where the parts have budgets of different kinds, which have no sum.
         document["budget"] = plan.budget and plan.budget.numbers()
-        if isinstance(found, PreparedBlocks):
-            document |= _part_tables(found, self.needs)
+        if isinstance(prepared, PreparedBlocks):
+            document |= _part_tables(prepared, self.needs)
         else:
-            document |= _build_forecast(found, self.needs)
-        document |= _compare_one_record_json(found)
-        if found.choices:
-            document["choices"] = list(found.choices)
+            document |= _build_forecast(prepared, self.needs)
+        document |= _compare_one_record_json(prepared)
+        if prepared.choices:
+            document["choices"] = list(prepared.choices)
         document["disclosures"] = scope.disclosures
         document["warnings"] = (*scope.warnings, *weakness(self.guarantee))
         return document
 
     def rows(self) -> list[tuple[str, str]]:
         """Return lines, each with the word that says what it is about."""
-        found, scope, plan = self.prepared, self.prepared.scope, self.plan
+        prepared, scope, plan = self.prepared, self.prepared.scope, self.plan
         rows = [("exact", scope.dataspace.summary())]
         rows += [("exact", text) for text in persons_part(scope)]
         rows += [("clipped", text) for text in clipping_parts(plan)]
@@ -124,22 +124,22 @@ class DryRun:
         rows += [("budget", part) for part in budget_parts(plan)]
         strengths = strength_rows(strength(self.guarantee, plan.report_delta))
         adjacency = [("adjacency", together_text(scope)), *strengths]
-        if isinstance(found, PreparedBlocks):
-            rows += [("would use", line) for line in _part_lines(found)]
-            rows += [("choice", sentence) for sentence in found.choices]
+        if isinstance(prepared, PreparedBlocks):
+            rows += [("would use", line) for line in _part_lines(prepared)]
+            rows += [("choice", sentence) for sentence in prepared.choices]
             parts = (
-                f"{count_noun(found.nodes, 'part')}, one for every {found.partition}, of up to"
-                f" {count_noun(self.needs.largest, 'cell')}"
+                f"{count_noun(prepared.nodes, 'part')}, one for every {prepared.partition},"
+                f" of up to {count_noun(self.needs.largest, 'cell')}"
             )
             rows += [("partition", parts), *adjacency]
         else:
-            seen = forecast(found)
-            rows += [*_uses(found, seen), *adjacency]
+            seen = forecast(prepared)
+            rows += [*_uses(prepared, seen), *adjacency]
             if seen.document["announced"] is not None:
                 announced = stated_text(seen.document, "announced")
                 rows.append(("announced", f"{announced} if the exact totals were forgotten"))
             rows += [("otherwise", sentence) for sentence in seen.document["otherwise"]]
-        rows += _compare_one_record(found)
+        rows += _compare_one_record(prepared)
         space = f"{size_text(self.needs.memory)} of memory, {size_text(self.needs.disk)} of disk"
         seconds = f"{self.needs.seconds:,.0f} s, not counting the time to read the data"
         return [*rows, ("would take", f"about {space} and {seconds}")]

@@ -63,8 +63,8 @@ def describe_series(account: SeriesAccount) -> dict[str, Any]:
 
 def _list_counted(account: SeriesAccount) -> Iterator[str]:
     """Say which data count as if further totals were exact in them."""
-    for periods, own in sorted(account.accounts.items()):
-        missing = list_missing(own, account.margins or ())
+    for periods, of_periods in sorted(account.accounts.items()):
+        missing = list_missing(of_periods, account.margins or ())
         if missing:
             yield f"{periods} as if {list_totals(missing)} were exact, too"
 

@@ -61,17 +61,17 @@ class _Ids:
         """Return a new id; that of a component begins with a letter and has capitals."""
         self._made += 1
         plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()
-        wanted = re.sub(r"[^A-Za-z0-9_-]+", "_", plain)[:_LONGEST].strip("_")
+        plain_id = re.sub(r"[^A-Za-z0-9_-]+", "_", plain)[:_LONGEST].strip("_")
         if component:
-            wanted = wanted.upper().replace("-", "_")
-            wanted = wanted if wanted[:1].isalpha() else f"X_{wanted}"
-        wanted = wanted or f"C{self._made}"
-        found, number = wanted, 1
-        while found in self._taken:
+            plain_id = plain_id.upper().replace("-", "_")
+            plain_id = plain_id if plain_id[:1].isalpha() else f"X_{plain_id}"
+        plain_id = plain_id or f"C{self._made}"
+        free, number = plain_id, 1
+        while free in self._taken:
             number += 1
-            found = f"{wanted}_{number}"
-        self._taken.add(found)
-        return found
+            free = f"{plain_id}_{number}"
+        self._taken.add(free)
+        return free
 
 
 @dataclass(eq=False)
@@ -165,20 +165,20 @@ class SdmxFiles:
             stems.append(stem)
             columns = published.columns()
             if isinstance(published, PublishedTable):
-                own = [part.names for part in published.schema.features]
+                own_chains = [part.names for part in published.schema.features]
                 indicators = _of_table(published, columns)
                 title = f"{stem}: {' × '.join(published.as_asked().schema.names)}"
             else:
-                own, indicators = chains, _of_sheet(published)
+                own_chains, indicators = chains, _of_sheet(published)
                 title = published.heading or published.words or stem
-            yield stem, self._flow(stem, title, columns, own, indicators)
+            yield stem, self._flow(stem, title, columns, own_chains, indicators)
         for total in exact_totals(space, stems):
             columns = total.columns()
             ((name, counts),) = columns.numbers.items()
             indicator = _Indicator("count", columns.meanings[name], counts)
-            own = [part.names for part in total.table.schema.features]
+            own_chains = [part.names for part in total.table.schema.features]
             title = f"exact counts of {total.title}"
-            yield total.stem, self._flow(total.stem, title, columns, own, [indicator])
+            yield total.stem, self._flow(total.stem, title, columns, own_chains, [indicator])
 
     def _flow(
         self,
@@ -200,11 +200,11 @@ class SdmxFiles:
             codes = self._list_codes(names, () if is_feature else (flow,))
             paths = list(zip(*words, strict=True))
             distinct = {path: number for number, path in enumerate(dict.fromkeys(paths))}
-            found = tuple(codes.add(path) for path in distinct)
+            ids = tuple(codes.add(path) for path in distinct)
             numbers = np.array([distinct[path] for path in paths], dtype=np.int64)
             dimension = self._component_id("dimension", names[-1])
             dimensions[dimension] = codes
-            labels[dimension] = Labels(found, codes=np.tile(numbers, several))
+            labels[dimension] = Labels(ids, codes=np.tile(numbers, several))
         asked = self._list_codes(("INDICATOR",), (flow,))
         places = np.repeat(np.arange(several), rows)
         labels["INDICATOR"] = Labels(
@@ -364,16 +364,16 @@ class _Element:
 def _dimensions(columns: Columns, chains: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
     """Return the columns that tell rows apart: those of a nested feature together."""
     key = tuple(columns.labels) if columns.key is None else columns.key
-    left, found = list(key), []
+    left, dimensions = list(key), []
     while left:
         nested = [names for names in chains if names[0] == left[0]]
         names: tuple[str, ...] = (left[0],)
         for chain in nested:
             while len(names) < len(chain) and chain[len(names)] in left:
                 names = chain[: len(names) + 1]
-        found.append(names)
+        dimensions.append(names)
         left = [name for name in left if name not in names]
-    return found
+    return dimensions
 
 
 def _texts(columns: Columns, name: str) -> list[str]:

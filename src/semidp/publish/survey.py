@@ -298,9 +298,11 @@ def read_schema(plan: Plan, source: Source) -> tuple[Schema, tuple[str, ...]]:
 
 def _question_values(plan: Plan, schema: Schema) -> None:
     """Refuse the proportion of a value that is not among the known levels of its column."""
-    known = {feature.name: feature.levels for feature in (*plan.features, *schema.features)}
+    levels_by_column = {
+        feature.name: feature.levels for feature in (*plan.features, *schema.features)
+    }
     for column, value in plan.value_shares:
-        levels = known.get(column, (value,))
+        levels = levels_by_column.get(column, (value,))
         if value not in levels:
             raise DataError(
                 f"{value!r} is not a level of {column}{did_you_mean(value, levels)}; its levels are"
@@ -310,8 +312,8 @@ def _question_values(plan: Plan, schema: Schema) -> None:
 
 def _refuse_totals(features: Iterable[Feature], where: str | None) -> None:
     """Refuse rows that add up others, as the levels that were read show them."""
-    found = {feature.name: _find_totals(feature.levels) for feature in features}
-    named = {name: totals for name, totals in found.items() if totals}
+    totals_by_feature = {feature.name: _find_totals(feature.levels) for feature in features}
+    named = {name: totals for name, totals in totals_by_feature.items() if totals}
     if not named:
         return
     conditions = [] if where is None else [f"({where})"]

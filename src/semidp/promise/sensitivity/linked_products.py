@@ -404,8 +404,8 @@ class KindSpace(ProductSpace):
             worst = self._find_worst(self._draw_size_changes(self.public.size_axis), sigma2)
         if self.public.link.protect is Protect.unit:
             changed = self._draw_exchanges().limit_records(self.public.reach.own_units)
-            own = changed.keep_axes(self.public.derived_axes)
-            worst = max(worst, self._find_worst(own, sigma2))
+            derived_changes = changed.keep_axes(self.public.derived_axes)
+            worst = max(worst, self._find_worst(derived_changes, sigma2))
         return worst
 
     def _draw_size_changes(self, size: int) -> Probes:

@@ -11,6 +11,7 @@ import contextlib
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from functools import partial
 from typing import Any, Self
 
@@ -70,59 +71,27 @@ def check_kinds(name: str, values: Sequence[Any]) -> None:
         )
 
 
-@dataclass(frozen=True)
-class Contradictions:
+class LinkFault(StrEnum):
     """Sentences for records that contradict the link: they name nobody and no number."""
 
-    column: str
-
-    @property
-    def missing_member(self) -> str:
-        """A member names no unit at all."""
-        return (
-            f"the link column {self.column!r} has missing values among the members: every member"
-            " lies in one unit"
-        )
-
-    @property
-    def missing_unit(self) -> str:
-        """A unit has no name."""
-        return (
-            f"the link column {self.column!r} has missing values among the units: every unit needs"
-            " a name of its own"
-        )
-
-    @property
-    def duplicate_unit(self) -> str:
-        """Two units have one name."""
-        return f"the link column {self.column!r} names a unit twice: keep one line of each unit"
-
-    @property
-    def nowhere(self) -> str:
-        """A member names a unit that is not there."""
-        return (
-            f"the link column {self.column!r} of a member names no unit: every member lies in one"
-            " unit of the file of units"
-        )
-
-    @property
-    def too_many(self) -> str:
-        """A unit has more members than was declared."""
-        return "a unit has more members than declared, and nobody is dropped: declare a larger most"
-
-    @property
-    def empty(self) -> str:
-        """A unit has no member, though each was declared to have one."""
-        return (
-            "a unit has no member, though every unit was declared to have one: declare least = 0,"
-            " or leave it out"
-        )
-
-    def differs(self, name: str) -> str:
-        """Say that a member and its unit do not have the same value of a column."""
-        return (
-            f"a member has another {name!r} than its unit: leave the column out of one of the files"
-        )
+    missing_member = (
+        "the link column {!r} has missing values among the members: every member lies in one unit"
+    )
+    missing_unit = (
+        "the link column {!r} has missing values among the units: every unit needs a name of its"
+        " own"
+    )
+    duplicate_unit = "the link column {!r} names a unit twice: keep one line of each unit"
+    nowhere = (
+        "the link column {!r} of a member names no unit: every member lies in one unit of the file"
+        " of units"
+    )
+    too_many = "a unit has more members than declared, and nobody is dropped: declare a larger most"
+    empty = (
+        "a unit has no member, though every unit was declared to have one: declare least = 0, or"
+        " leave it out"
+    )
+    differs = "a member has another {!r} than its unit: leave the column out of one of the files"
 
 
 _QUARTERS = '"are group quarters"'
@@ -388,16 +357,19 @@ def _steps(
     Units are numbered by their row. Members are joined with them once, by the text of the link;
     sizes are counted by number.
     """
-    said = Contradictions(joining.column)
+    said, link = LinkFault, joining.column
     key = quoted_name(joining.column)
     unit_columns = _encode_columns(connection, "units", of_units)
     unit_columns.append(f"{_in_quarters(connection, joining)} AS {_QUARTERS}")
     of_homes = ", ".join([f"CAST(units.{key} AS VARCHAR) AS {_LINK}", *unit_columns])
-    yield f"SELECT 1 FROM members WHERE {key} IS NULL LIMIT 1", said.missing_member
-    yield f"SELECT 1 FROM units WHERE {key} IS NULL LIMIT 1", said.missing_unit
+    yield f"SELECT 1 FROM members WHERE {key} IS NULL LIMIT 1", said.missing_member.format(link)
+    yield f"SELECT 1 FROM units WHERE {key} IS NULL LIMIT 1", said.missing_unit.format(link)
     yield f"CREATE TABLE homes AS SELECT {of_homes} FROM units", None
     # before the join: a unit that is named many times would multiply the members
-    yield f"SELECT 1 FROM homes GROUP BY {_LINK} HAVING count(*) > 1 LIMIT 1", said.duplicate_unit
+    yield (
+        f"SELECT 1 FROM homes GROUP BY {_LINK} HAVING count(*) > 1 LIMIT 1",
+        said.duplicate_unit.format(link),
+    )
     inherited = [name for name in of_units if name not in joining.derived]
     members_alone = [name for name in of_members if name not in inherited]
     # Aggregates compare text as it is, and codes have an order of their own.
@@ -413,14 +385,14 @@ def _steps(
         lived.append(f"{theirs} IS DISTINCT FROM {its} AS differs_{place}")
     pairs = f"members LEFT JOIN homes ON CAST(members.{key} AS VARCHAR) = homes.{_LINK}"
     yield f"CREATE TABLE lived AS SELECT {', '.join(lived)} FROM {pairs}", None
-    yield f"SELECT 1 FROM lived WHERE {_HOME} IS NULL LIMIT 1", said.nowhere
+    yield f"SELECT 1 FROM lived WHERE {_HOME} IS NULL LIMIT 1", said.nowhere.format(link)
     for place, name in enumerate(both):
-        yield f"SELECT 1 FROM lived WHERE differs_{place} LIMIT 1", said.differs(name)
+        yield f"SELECT 1 FROM lived WHERE differs_{place} LIMIT 1", said.differs.format(name)
     yield from _sizes(connection, joining, of_units)
     outside = f"FROM whole WHERE NOT {_QUARTERS}"
-    yield f"SELECT 1 {outside} AND {SIZE} > {joining.most} LIMIT 1", said.too_many
+    yield f"SELECT 1 {outside} AND {SIZE} > {joining.most} LIMIT 1", said.too_many.value
     if joining.least:
-        yield f"SELECT 1 {outside} AND {SIZE} = 0 LIMIT 1", said.empty
+        yield f"SELECT 1 {outside} AND {SIZE} = 0 LIMIT 1", said.empty.value
     for name in ("sizes", "homes"):
         yield f"DROP TABLE {name}", None
 
@@ -576,19 +548,22 @@ def _contradictions(
     members: Any, units: Any, outside: Any, sizes: Any, joining: Joining, both: Sequence[str]
 ) -> Iterator[tuple[Any, str]]:
     """Yield queries that must find nothing, each with what is said where one does."""
-    said = Contradictions(joining.column)
-    yield members.filter(members[LINK].isnull()), said.missing_member
-    yield units.filter(units[LINK].isnull()), said.missing_unit
+    said, link = LinkFault, joining.column
+    yield members.filter(members[LINK].isnull()), said.missing_member.format(link)
+    yield units.filter(units[LINK].isnull()), said.missing_unit.format(link)
     named = units.group_by(LINK).aggregate(semidp_units=units.count())
-    yield named.filter(named.semidp_units > 1), said.duplicate_unit
-    yield sizes.anti_join(units, LINK), said.nowhere
+    yield named.filter(named.semidp_units > 1), said.duplicate_unit.format(link)
+    yield sizes.anti_join(units, LINK), said.nowhere.format(link)
     counted = sizes.inner_join(outside.select(LINK), LINK)
-    yield counted.filter(counted[_COUNTED] > joining.most), said.too_many
+    yield counted.filter(counted[_COUNTED] > joining.most), said.too_many.value
     if joining.least:
-        yield units.anti_join(sizes, LINK), said.empty
+        yield units.anti_join(sizes, LINK), said.empty.value
     for name in both:
         homes = units.select(LINK, semidp_other=units[name].cast("string"))
         pairs = members.select(LINK, semidp_own=members[name].cast("string")).inner_join(
             homes, LINK
         )
-        yield pairs.filter(~pairs.semidp_own.identical_to(pairs.semidp_other)), said.differs(name)
+        yield (
+            pairs.filter(~pairs.semidp_own.identical_to(pairs.semidp_other)),
+            said.differs.format(name),
+        )

@@ -63,11 +63,6 @@ class SampledMeans:
     level: float
     cluster: int = 1
 
-    def ends(self) -> tuple[Floats, Floats]:
-        """Return the ends for each mean, not cut to the bounds."""
-        each = np.arange(len(self.counts))[:, None]
-        return self.weighted_sum_ends(each, np.ones(each.shape))
-
     def weighted_sum_ends(self, places: NDArray[np.intp], weights: Floats) -> tuple[Floats, Floats]:
         """Return the ends for weighted sums ``Σ_j w_ij μ_{g(i, j)}``, a row of `places` and
         `weights` each.
@@ -76,7 +71,7 @@ class SampledMeans:
         direction that moves the sum, are added in squares.
         """
         values = (weights * self.means[places]).sum(axis=1)
-        low, high = self._bounded_variance_ends()
+        low, high = self.ends()
         below = (self.means - low)[places]
         above = (high - self.means)[places]
         # A negative weight makes the upper end of a mean pull the sum down.
@@ -86,10 +81,11 @@ class SampledMeans:
         upward = np.sqrt((up**2).sum(axis=1))
         return values - downward, values + upward
 
-    def _bounded_variance_ends(self) -> tuple[Floats, Floats]:
-        """Return the ends of ``|m - μ| <= z sqrt((u - μ)(μ - l)/n + σ²/n²)``, the first part times
-        the size of a cluster.
+    def ends(self) -> tuple[Floats, Floats]:
+        """Return the ends for each mean, not cut to the bounds.
 
+        They are those of ``|m - μ| <= z sqrt((u - μ)(μ - l)/n + σ²/n²)``, the first part times the
+        size of a cluster.
         Values between l and u with mean μ have a variance of at most (u - μ)(μ - l), which zeros
         and ones have. Outside of the bounds there is no spread: there the noise alone counts, and
         the ends are never empty.
