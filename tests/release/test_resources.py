@@ -128,7 +128,7 @@ def test_a_full_disk_and_an_impossible_name_are_found_before_the_charge(
         run(long, PEOPLE, RunOptions(ledger=book, out=tmp_path / "out", force=True))
     usage = type("Usage", (), {"free": 10})
     monkeypatch.setattr(resources.shutil, "disk_usage", lambda folder: usage)
-    with pytest.raises(InputError, match=r"needs about 1 MB of disk, and 1 MB are free"):
+    with pytest.raises(InputError, match=r"needs about 20\d kB of disk, and 0 kB are free"):
         run(PLAN, PEOPLE, RunOptions(ledger=book, out=tmp_path / "out", force=True))
     assert not book.account().charges
     assert not list((tmp_path / "out").iterdir())

@@ -167,9 +167,13 @@ class ResourceEstimate:
         """Refuse a folder whose disk has too little room."""
         free = shutil.disk_usage(folder).free
         if self.disk > free:
+            # Two small numbers would be the same in MB.
+            needed, left = size_text(self.disk), size_text(free)
+            if needed == left:
+                needed, left = f"{math.ceil(self.disk / 1000):,} kB", f"{free // 1000:,} kB"
             raise InputError(
-                f"the release needs about {size_text(self.disk)} of disk, and {size_text(free)} are"
-                " free: choose another place, or a coarser table"
+                f"the release needs about {needed} of disk, and {left} are free: choose another"
+                " place, or a coarser table"
             )
 
 
