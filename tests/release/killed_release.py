@@ -1,8 +1,8 @@
 """Kill a release in one piece at its n-th access to the file system, and finish it: run as a
 process by the tests.
 
-The words are a folder, and the accesses before which a run is killed; all of them if none are
-given.
+The words are a folder, what is released, and the accesses before which a run is killed; all of
+them if none are given.
 """
 
 import json
@@ -14,16 +14,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from attrs import evolve
 
 from semidp import Budget, Ledger, Plan, Release, RunOptions
+from semidp.promise import Attendance, Series
 from semidp.promise.documents import read_document
 from semidp.publish import TableRequest
 from semidp.publish.folders import Unfinished, is_unfinished
+from semidp.publish.level_bins import Microdata
 from semidp.publish.pipeline import run_plan
 from semidp.publish.recheck import disagreements
 from tests.partitions.kill_points import forked, killing
 
-PEOPLE = {"sex": [*"ffmmfmfm"], "region": [*"nnsnssns"]}
+PEOPLE = {"sex": [*"ffmmfmfm"], "region": [*"nnsnssns"], "age": [*"12312312"]}
 PLAN = Plan(
     [
         TableRequest(["sex", "region"], Budget.gdp(1), name="both"),
@@ -32,12 +35,23 @@ PLAN = Plan(
     ["sex"],
     levels_from_data=True,
 )
+MICRODATA = Microdata(["sex", "region", "age"], Budget.gdp(1), ordered=["age"])
+PLANS = {
+    "tables": PLAN,
+    "microdata": Plan([], ["sex"], microdata=MICRODATA, levels_from_data=True),
+    "a period": evolve(PLAN, period="2026Q1"),
+}
 
 
-def release(place: Path, **more: Any) -> None:
+def open_ledger(place: Path, kind: str) -> None:
+    series = Series("quarter", Attendance(4)) if kind == "a period" else None
+    Ledger.create(place.with_name("ledger.json"), Budget.gdp(10), series=series)
+
+
+def release(place: Path, kind: str) -> None:
     Release.report_html = lambda self, title=None: "</html>"  # it takes longer than the rest
-    options = RunOptions(out=place, ledger=place.with_name("ledger.json"), **more)
-    run_plan(Release, PLAN, PEOPLE, options)
+    options = RunOptions(out=place, ledger=place.with_name("ledger.json"))
+    run_plan(Release, PLANS[kind], PEOPLE, options)
 
 
 def finish(place: Path) -> None:
@@ -66,8 +80,8 @@ def state(place: Path) -> dict[str, Any]:
     # What only an unfinished release needs is removed at the very end.
     noted = {} if left is None else left.read_notes()
     if left is not None and noted.get("measured") is True and noted.get("whole") is not True:
-        for number in range(len(PLAN.requests)):
-            stored.append(np.load(left.folder / ".state" / f"above-{number}.npy").ravel().tolist())
+        for path in sorted((left.folder / ".state").glob("above-*.npy")):
+            stored.append(np.load(path).ravel().tolist())
     return {
         "charges": charges,
         "made": (place / "release.json").exists(),
@@ -90,12 +104,12 @@ def finished(place: Path) -> dict[str, Any]:
     }
 
 
-def trial(root: Path, point: int) -> dict[str, Any]:
+def trial(root: Path, kind: str, point: int) -> dict[str, Any]:
     """Kill a run just before its n-th access, and finish it twice, in two copies of its folder."""
     (root / "one").mkdir(parents=True)
-    Ledger.create(root / "one" / "ledger.json", Budget.gdp(10))
     place = root / "one" / "release"
-    code, _ = forked(lambda: killing(place, "all", point, lambda: release(place)))
+    open_ledger(place, kind)
+    code, _ = forked(lambda: killing(place, "all", point, lambda: release(place, kind)))
     assert code in (0, -signal.SIGKILL), code
     after = forked(lambda: state(place))[1]
     ends = []
@@ -105,7 +119,7 @@ def trial(root: Path, point: int) -> dict[str, Any]:
         if after["unfinished"]:
             code, _ = forked(lambda own=own: finish(own))
         elif not after["made"]:
-            code, _ = forked(lambda own=own: release(own))
+            code, _ = forked(lambda own=own: release(own, kind))
         else:
             code = 0
         assert code == 0, (point, name, code)
@@ -117,13 +131,13 @@ def trial(root: Path, point: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    root, points = Path(sys.argv[1]), [int(word) for word in sys.argv[2:]]
+    root, kind, points = Path(sys.argv[1]), sys.argv[2], [int(word) for word in sys.argv[3:]]
     (root / "counted").mkdir(parents=True)
-    Ledger.create(root / "counted" / "ledger.json", Budget.gdp(10))
     place = root / "counted" / "release"
-    code, total = forked(lambda: killing(place, "all", 0, lambda: release(place)))
+    open_ledger(place, kind)
+    code, total = forked(lambda: killing(place, "all", 0, lambda: release(place, kind)))
     assert code == 0
-    trials = [trial(root / str(point), point) for point in points or range(1, total + 1)]
+    trials = [trial(root / str(point), kind, point) for point in points or range(1, total + 1)]
     print(json.dumps({"total": total, "trials": trials}))
 
 

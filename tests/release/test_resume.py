@@ -37,8 +37,8 @@ ASKED = (
 )
 
 
-def kills(folder: Path, *points: int) -> list[dict[str, Any]]:
-    words = [sys.executable, "-m", "tests.release.killed_release", str(folder)]
+def kills(folder: Path, kind: str, *points: int) -> list[dict[str, Any]]:
+    words = [sys.executable, "-m", "tests.release.killed_release", str(folder), kind]
     words += map(str, points)
     ended = subprocess.run(words, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr[-2000:]
@@ -71,13 +71,14 @@ def check_trials(trials: list[dict[str, Any]]) -> tuple[int, int]:
 
 
 def test_a_killed_release_is_finished(tmp_path: Path) -> None:
-    resumed, measured = check_trials(kills(tmp_path, 46, 63))
+    resumed, measured = check_trials(kills(tmp_path, "tables", 46, 63))
     assert (resumed, measured) == (2, 1)
 
 
 @pytest.mark.long
-def test_a_release_that_is_killed_at_any_access_is_finished(tmp_path: Path) -> None:
-    resumed, measured = check_trials(kills(tmp_path))
+@pytest.mark.parametrize("kind", ["tables", "microdata", "a period"])
+def test_a_release_that_is_killed_at_any_access_is_finished(kind: str, tmp_path: Path) -> None:
+    resumed, measured = check_trials(kills(tmp_path, kind))
     assert resumed > measured > 10
 
 
