@@ -285,7 +285,9 @@ def note_command(data: str, given: Given) -> dict[str, Any]:
     facts: dict[str, Any] = {name: given[name] for name in (*FILES, "seed", "jobs")}
     facts["data"] = _locate(data)
     facts["units"] = None if given["units"] is None else _locate(given["units"])
-    for name in ("ledger", "sign"):
+    # Whoever goes on carries out what was approved, too.
+    approved = () if given["approved"] is None else ("plan", "approved")
+    for name in ("ledger", "sign", *approved):
         facts[name] = None if given[name] is None else str(Path(given[name]).absolute())
     return {name: value for name, value in facts.items() if value is not None}
 

@@ -39,6 +39,7 @@ from semidp.cli._output import (
     silence_stdout,
 )
 from semidp.cli.analyze import analyze, compare
+from semidp.cli.approve import check_approval, keys, sign
 from semidp.cli.assess import cell_keys, opendp, swap
 from semidp.cli.audit import audit
 from semidp.cli.census import ESTIMATE_EXAMPLES, census, estimate, reproduce
@@ -177,6 +178,21 @@ COMMANDS: dict[Callable[..., None], tuple[str, tuple[str, ...]]] = {
             "semidp disclosure --totals sexes.csv --totals regions.csv",
             "semidp disclosure table.csv --suppressed c --below 5 --total Total",
         ),
+    ),
+    keys: (
+        "make keys that approve plans and sign releases",
+        ("semidp plan keys officer.key",),
+    ),
+    sign: (
+        "approve a plan before data are read",
+        (
+            "semidp plan sign plan1.toml --key officer.key",
+            "semidp release people.csv --plan plan1.toml --approved officer.key.pub --out approved",
+        ),
+    ),
+    check_approval: (
+        "whether a plan and a release were approved",
+        ("semidp plan check plan1.toml officer.key.pub approved",),
     ),
     explore: (
         "a page that shows what a plan would publish",
@@ -323,6 +339,21 @@ def _add_commands() -> None:
     for command in (swap, cell_keys, opendp):
         answer, examples = COMMANDS[command]
         assess.command(cls=PanelCommand, short_help=answer, epilog=_write_epilog(examples))(command)
+    approvals = typer.Typer(
+        rich_markup_mode=None,
+        help="Approve a plan before data are read, so that nothing else is carried out.",
+    )
+    for name, command in (("keys", keys), ("sign", sign), ("check", check_approval)):
+        answer, examples = COMMANDS[command]
+        approvals.command(
+            name, cls=PanelCommand, short_help=answer, epilog=_write_epilog(examples)
+        )(command)
+    app.add_typer(
+        approvals,
+        name="plan",
+        short_help="approve plans before data are read",
+        rich_help_panel="Plan",
+    )
     answer = "what swapping, cell keys or another tool gives away"
     app.add_typer(assess, name="assess", short_help=answer, rich_help_panel="Check a promise")
 

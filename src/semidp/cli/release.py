@@ -36,8 +36,10 @@ from semidp.present.release import Release
 from semidp.present.report.place_sections import list_unmatched_places
 from semidp.present.report.sentences import cautions, summary, together_disclosed, weakness
 from semidp.promise.files import replace_file
+from semidp.promise.guarantee import Scope
 from semidp.promise.progress import Progress
 from semidp.promise.spaces.linked import UNIT
+from semidp.publish.approval import Approval
 from semidp.publish.folders import check_place, is_unfinished
 from semidp.publish.pipeline import RunOptions, run_plan
 from semidp.publish.plan import Plan
@@ -77,6 +79,7 @@ def release(
     are keys of a plan file (docs/plan.md), and --set KEY=VALUE gives any of them.
     """
     plan, settings = _load_plan(options)
+    approval = _check_approved(plan, settings)
     out = settings["out"]
     if out is None and not settings["dry_run"]:
         raise InputError(
@@ -104,7 +107,9 @@ def release(
             ledger=o.open_ledger(settings["ledger"], printing.quiet),
             command=o.note_command(data, settings),
         )
-        done, told = carry_out(plan, source, running, settings["partition"], printing, progress)
+        done, told = carry_out(
+            plan, source, running, settings["partition"], printing, progress, approval
+        )
     # The release exists now: what goes wrong from here on is about printing alone.
     with in_place(f"the release {out}"):
         if printing.silent:
@@ -124,12 +129,23 @@ def _print_dry_run(found: DryRun, printing: o.Printing) -> None:
     echo("nothing was drawn or written")
 
 
+def _check_approved(plan: Plan, given: Given) -> Approval | None:
+    """Refuse a plan that was not approved as it is; None where no approval is asked for."""
+    if given["approved"] is None:
+        return None
+    if given["seed"] is not None:
+        raise InputError("an approved plan is carried out with secret noise: leave --seed out")
+    approval = Approval(given["plan"], given["approved"])
+    approval.check_plan(plan, given)
+    return approval
+
+
 def _list_inputs(data: str, plan: Plan, given: Given) -> list[Path]:
     """Return the files that are still needed, which a folder that is replaced must not hold."""
     units = given["units"] or (plan.units.source if plan.units is not None else None)
     paths = [*local_paths(data, given["from_table"])]
     paths += [] if units is None else local_paths(units, given["units_from"])
-    named = (given[name] for name in ("plan", "schema", "ledger", "sign"))
+    named = (given[name] for name in ("plan", "approved", "schema", "ledger", "sign"))
     return [Path(item) for item in (*paths, *named) if item is not None]
 
 
@@ -156,8 +172,14 @@ def _read_plan(options: o.Options) -> tuple[Plan, Given]:
     rows = {row.name: row for row in (*DESCRIBING, *SPENDING)}
     rows |= statistic_settings()
     changes: dict[str, Any] = {}
+<<<<<<< HEAD
     for name in settings:
         if name not in rows or name in ("units", *o.BUDGET, "target_error"):
+=======
+    # What is set to its default is not in `given`, and changes a plan that says otherwise.
+    for name in dict.fromkeys((*given, *options.assigned)):
+        if name not in own or name in ("units", *o.BUDGET, "target_error"):
+>>>>>>> 710e53fd (Approve plans before data are read, and carry out nothing else)
             continue
         key = rows[name].key or ""
         if name == "report_delta":
@@ -195,6 +217,7 @@ def carry_out(
     partition: str | None,
     printing: o.Printing,
     progress: Progress,
+    approval: Approval | None = None,
 ) -> tuple[Release, list[str]]:
     """Carry out a plan, or go on with one; return the release, and the warnings that were printed
     on the way.
@@ -205,11 +228,16 @@ def carry_out(
         printing.warn(together_disclosed(sentences))
         told.extend(sentences)
 
+    def review(scope: Scope) -> Sequence[str]:
+        if approval is not None:
+            approval.check_totals(scope.dataspace)
+        return disclosure_notice(scope)
+
     out = Path(options.out or "")
     interrupt_notes.append(watch_folder(out))
     with charge_said(options.book), naming_options(options.force):
         interrupt_notes.append(lambda: _unfinished_text(out))
-        options = replace(options, tell=tell, review=disclosure_notice, progress=progress)
+        options = replace(options, tell=tell, review=review, progress=progress)
         return run_plan(Release, plan, source, options, partition), told
 
 

@@ -13,6 +13,7 @@ from semidp.cli.release import ask_password, carry_out, print_release
 from semidp.errors import InputError
 from semidp.promise.accounting.ledger import Ledger
 from semidp.promise.files import may_exist
+from semidp.publish.approval import Approval
 from semidp.publish.folders import Unfinished, discard_unfinished, is_unfinished
 from semidp.publish.plan import Plan
 from semidp.publish.plan_settings import build_run_options, open_data
@@ -49,6 +50,9 @@ def resume(
     if not isinstance(said, dict):
         raise InputError(f"the note of the unfinished {out} is damaged: discard it")
     book = o.open_ledger(_find_ledger(noted, said, ledger), printing.quiet)
+    if said.get("approved") is not None:
+        approval = Approval(Path(said["plan"]), Path(said["approved"]))
+        approval.check_plan(Plan.from_json(noted["asked"]))
     begun = Given({"seed": said.get("seed"), "sign": said.get("sign")})
     options = replace(
         build_run_options(begun, password=ask_password),

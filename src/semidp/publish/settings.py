@@ -329,6 +329,17 @@ RUNNING = (
         type="",
     ),
     Setting(
+        "approved",
+        "Carry out the plan file only as the owner of this public key has approved it; `semidp"
+        " plan sign` approves one.",
+        Shape.file,
+        "KEY.pub",
+        Panel.publish,
+        key="",
+        type="",
+        needs=("plan",),
+    ),
+    Setting(
         "set",
         "Set any key of a plan file, such as encoding=latin-1. docs/plan.md lists them.",
         Shape.columns,

@@ -6,12 +6,14 @@ that none was changed.
 Keys are read by py-minisign, an optional package.
 """
 
+import os
 from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
 from semidp.errors import InputError, MissingExtra
 from semidp.promise.documents import digest, read_plain
+from semidp.promise.files import may_exist
 from semidp.publish.statistics.parts import refuse_changed
 
 SUMS = "SHA256SUMS"
@@ -46,7 +48,56 @@ class Signer:
             )
         sums = "".join(f"{digest(folder / name)}  {name}\n" for name in names).encode()
         (folder / SUMS).write_bytes(sums)
-        (folder / SIGNATURE).write_bytes(bytes(self._key.sign(sums)) + b"\n")
+        self.sign_file(folder / SUMS)
+
+    def sign_file(self, path: Path) -> None:
+        """Write the signature of one file beside it."""
+        signature = bytes(self._key.sign(read_plain(path))) + b"\n"
+        signature_path(path).write_bytes(signature)
+
+
+def signature_path(path: Path) -> Path:
+    """Return where minisign looks for the signature of a file."""
+    return path.with_name(f"{path.name}.minisig")
+
+
+def make_keys(secret: Path, password: str) -> Path:
+    """Write a new secret key, which only its owner may read, and its public key beside it; return
+    where that is. Without a password the secret key is stored as it is.
+    """
+    public = secret.with_name(f"{secret.name}.pub")
+    for path in (secret, public):
+        if may_exist(path):
+            raise InputError(f"{path} is there already, and a key is not replaced")
+    pair = _minisign().KeyPair.generate()
+    if password:
+        pair.secret_key.encrypt(password)
+    try:
+        # Made for its owner alone from the start; a later change would come too late.
+        number = os.open(secret, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(number, "wb") as file:
+            file.write(bytes(pair.secret_key))
+        public.write_bytes(bytes(pair.public_key))
+    except OSError:
+        raise InputError(f"cannot write the keys {secret} and {public}") from None
+    return public
+
+
+def verify_file(path: Path, public_key: Path) -> bytes:
+    """Return what is in a file; refuse one that the public key has not signed as it is."""
+    minisign = _minisign()
+    key = _key(minisign.PublicKey, public_key, "public")
+    try:
+        content, signature = (read_plain(each) for each in (path, signature_path(path)))
+    except OSError:
+        raise InputError(
+            f"there is no {path} with its signature: semidp plan sign makes it"
+        ) from None
+    try:
+        key.verify(content, minisign.Signature.from_bytes(signature))
+    except ValueError:
+        raise InputError(f"the signature of {path} is not one of the key {public_key}") from None
+    return content
 
 
 def verify(folder: Path, public_key: Path) -> None:

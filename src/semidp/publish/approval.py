@@ -1,0 +1,173 @@
+"""Approval of a plan before data: what somebody signed is what is carried out, or nothing is.
+
+``semidp plan sign`` writes beside a plan file ``PLAN.approval``, a document of everything that the
+plan says once its files are read (features, exact totals, requests, budgets, and how records are
+read), and ``PLAN.approval.minisig``, its signature by a key of minisign (Ed25519). A run compares
+the plan that it is about to carry out with that document, whatever its options were.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from semidp.errors import InputError
+from semidp.promise.documents import digest, from_json
+from semidp.promise.files import replace_file
+from semidp.promise.spaces.dataspace import Dataspace
+from semidp.publish.exact_totals import exact_totals
+from semidp.publish.plan import Plan
+from semidp.publish.settings import Given
+from semidp.publish.signing import Signer, verify_file
+
+FORM = "semidp-approval-1"
+"""What the document calls itself; another number where its keys change their meaning."""
+
+READING = ("units_from", "hive_partitions", "allow_empty", "encoding")
+SHOWING = ("title", "contact", "note", "round_to", "mark_below", "map", "map_key")
+"""Settings of a plan file that are approved with it: how records are read, and what is said beside
+the numbers. Where to write, which ledger to charge and how much memory to use are not."""
+
+
+def approval_path(plan: Path) -> Path:
+    """Return where the approval of a plan file is."""
+    return plan.with_name(f"{plan.name}.approval")
+
+
+def describe_approved(plan: Plan, given: Given) -> dict[str, Any]:
+    """Return what is approved, as plain values: the plan and the settings that go with it.
+
+    >>> from semidp import Budget
+    >>> from semidp.publish import TableRequest
+    >>> plan = Plan([TableRequest(["sex"], Budget.gdp(1))], ["sex"])
+    >>> approved = describe_approved(plan, Given({"title": "Health", "memory": "8GB"}))
+    >>> approved["settings"], approved["plan"]["invariants"]
+    ({'title': 'Health'}, [['sex']])
+    """
+    settings: dict[str, Any] = {}
+    for name in (*READING, *SHOWING):
+        value = given[name]
+        if value in (None, False, (), []):
+            continue
+        # A path says nothing about what is in the file.
+        settings[name] = digest(Path(value)) if name == "map" else value
+    return {"form": FORM, "plan": _plain(plan.to_json()), "settings": _plain(settings)}
+
+
+def sign_plan(
+    path: Path, plan: Plan, given: Given, signer: Signer, totals: Dataspace | None, *, force: bool
+) -> dict[str, Any]:
+    """Write the approval of a plan file and its signature; return the document.
+
+    Parameters
+    ----------
+    path
+        The plan file.
+    plan, given
+        What it says.
+    signer
+        The key.
+    totals
+        The exact totals that data must have; any unless given.
+    force
+        Replace an earlier approval.
+    """
+    for request in plan.requests:
+        if request.budget is None and not request.has_targets:
+            raise InputError(
+                f"the plan gives {request.name!r} no budget, so that an approval would approve any:"
+                " write the budget into the plan"
+            )
+    document = describe_approved(plan, given)
+    if totals is not None:
+        document["totals"] = _plain(list(_list_totals(totals)))
+    text = json.dumps(document, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+    place = approval_path(path)
+    replace_file(place, text, force=force)
+    signer.sign_file(place)
+    return document
+
+
+class Approval:
+    """An approval whose signature was verified.
+
+    Parameters
+    ----------
+    path
+        The plan file beside which it is.
+    key
+        The public key.
+    """
+
+    def __init__(self, path: Path, key: Path) -> None:
+        self.place = approval_path(path)
+        self._key = key
+        signed = verify_file(self.place, key)
+        try:
+            self.document = from_json(signed)
+            known = self.document["form"] == FORM and isinstance(self.document["plan"], dict)
+        except (ValueError, KeyError, TypeError):
+            known = False
+        if not known:
+            raise InputError(f"{self.place} is no approval of this version: sign the plan again")
+
+    def check_plan(self, plan: Plan, given: Given | None = None) -> None:
+        """Refuse a plan that is not the one that was signed; without settings only the plan."""
+        asked = describe_approved(plan, Given({}) if given is None else given)
+        keys = ("plan",) if given is None else ("plan", "settings")
+        for key in keys:
+            signed, found = self.document[key], asked[key]
+            for name in sorted({*signed, *found}):
+                if signed.get(name) != found.get(name):
+                    raise InputError(
+                        f"{name!r} is not what the key {self._key} has approved: carry the plan out"
+                        " as it was signed, or have it signed again"
+                    )
+
+    def check_totals(self, dataspace: Dataspace) -> None:
+        """Refuse exact totals that the approval does not name, where it names any."""
+        named = self.document.get("totals")
+        if named is None:
+            return
+        for total in _plain(list(_list_totals(dataspace))):
+            if total not in named:
+                features = " × ".join(total["features"]) or "the number of records"
+                raise InputError(
+                    f"the exact totals by {features} are not those that the key {self._key} has"
+                    " approved: these data are not the ones that the approval is about"
+                )
+
+
+def _list_totals(dataspace: Dataspace) -> Iterator[dict[str, Any]]:
+    """Yield the number of records, and every exact margin, with its cells in one order."""
+    for kind in dataspace.kinds:
+        yield {"of": kind, "features": [], "cells": [[dataspace.for_kind(kind).n]]}
+    for total in exact_totals(dataspace):
+        columns = total.columns()
+        names = sorted(columns.labels)
+        labels = [columns.labels[name].column(columns.rows).tolist() for name in names]
+        (counts,) = columns.numbers.values()
+        # Levels without a record need not be listed.
+        cells = [row for row in zip(*labels, counts.tolist(), strict=True) if row[-1]]
+        yield {"of": total.kind, "features": names, "cells": sorted(map(list, cells))}
+
+
+def approved_lines(plan: Plan, document: Mapping[str, Any]) -> Sequence[tuple[str, str]]:
+    """Say what an approval approves, for a terminal."""
+    margins = [str(margin) for margin in plan.invariants]
+    rows = [("exact", "; ".join(margins) or "the number of records")]
+    for request in plan.requests:
+        spent = "as its target errors need" if request.budget is None else str(request.budget)
+        rows.append(("with noise", f"{request.name} ({', '.join(request.features)}): {spent}"))
+    rows.append(("adjacency", str(plan.adjacency)))
+    if "totals" in document:
+        rows.append(("data", f"those with the {len(document['totals'])} totals that are named"))
+    else:
+        rows.append(("data", "any: the approval names exact totals by their features alone"))
+    if plan.levels_from_data:
+        rows.append(("warning", "levels that the plan does not declare are read from the data"))
+    return rows
+
+
+def _plain(value: Any) -> Any:
+    return json.loads(json.dumps(value))
