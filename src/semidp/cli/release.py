@@ -172,14 +172,9 @@ def _read_plan(options: o.Options) -> tuple[Plan, Given]:
     rows = {row.name: row for row in (*DESCRIBING, *SPENDING)}
     rows |= statistic_settings()
     changes: dict[str, Any] = {}
-<<<<<<< HEAD
-    for name in settings:
+    # What is set to its default is not in `settings`, and changes a plan that says otherwise.
+    for name in dict.fromkeys((*settings, *options.assigned)):
         if name not in rows or name in ("units", *o.BUDGET, "target_error"):
-=======
-    # What is set to its default is not in `given`, and changes a plan that says otherwise.
-    for name in dict.fromkeys((*given, *options.assigned)):
-        if name not in own or name in ("units", *o.BUDGET, "target_error"):
->>>>>>> 710e53fd (Approve plans before data are read, and carry out nothing else)
             continue
         key = rows[name].key or ""
         if name == "report_delta":

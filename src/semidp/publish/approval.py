@@ -17,16 +17,15 @@ from semidp.promise.files import replace_file
 from semidp.promise.spaces.dataspace import Dataspace
 from semidp.publish.exact_totals import exact_totals
 from semidp.publish.plan import Plan
-from semidp.publish.settings import Given
+from semidp.publish.settings import Given, list_file_settings
 from semidp.publish.signing import Signer, verify_file
 
 FORM = "semidp-approval-1"
 """What the document calls itself; another number where its keys change their meaning."""
 
-READING = ("units_from", "hive_partitions", "allow_empty", "encoding")
-SHOWING = ("title", "contact", "note", "round_to", "mark_below", "map", "map_key")
-"""Settings of a plan file that are approved with it: how records are read, and what is said beside
-the numbers. Where to write, which ledger to charge and how much memory to use are not."""
+FREE = ("label", "write", "agency", "sign", "memory")
+"""Settings of a plan file that are not approved with it: they change neither how records are read
+nor what is said beside the numbers."""
 
 
 def approval_path(plan: Path) -> Path:
@@ -45,9 +44,9 @@ def describe_approved(plan: Plan, given: Given) -> dict[str, Any]:
     ({'title': 'Health'}, [['sex']])
     """
     settings: dict[str, Any] = {}
-    for name in (*READING, *SHOWING):
+    for name, row in list_file_settings().items():
         value = given[name]
-        if value in (None, False, (), []):
+        if name in FREE or value in (row.default, None, False, (), []):
             continue
         # A path says nothing about what is in the file.
         settings[name] = digest(Path(value)) if name == "map" else value
