@@ -93,10 +93,13 @@ def coverage_of_weights(mu: float, draws: int = DRAWS) -> dict[str, tuple[float,
     shares = {"a": 0.3, "b": 0.1, "c": 0.5}
     people = {name: source.random(size) < shares[name] for name, size in sizes.items()}
     truth = float(sum(part.sum() for part in people.values()))
+    days = {name: np.minimum(source.poisson(9 * part + 3), 30) for name, part in people.items()}
+    mean = float(np.concatenate([*days.values()]).mean())
     strata = PopulationStrata(("ward",), {(name,): float(size) for name, size in sizes.items()})
     held: dict[str, list[bool]] = {"with the design": [], "noise alone": []}
     for seed in range(draws):
-        chosen = {name: source.permutation(part)[: sampled[name]] for name, part in people.items()}
+        places = {name: source.permutation(sizes[name])[: sampled[name]] for name in WARDS}
+        chosen = {name: people[name][places[name]] for name in WARDS}
         data = {
             "ward": [name for name in WARDS for _ in chosen[name]],
             "ill": ["y" if one else "n" for name in WARDS for one in chosen[name]],
@@ -118,6 +121,14 @@ def coverage_of_weights(mu: float, draws: int = DRAWS) -> dict[str, tuple[float,
                 if one.kind == "total" and dict(one.labels) == {"ill": "y"}
             )
             held[kind].append(bool(total.lower - 1e-9 <= target <= total.upper + 1e-9))
+        stays = {
+            "ward": data["ward"],
+            "days": [d for w in WARDS for d in days[w][places[w]].tolist()],
+        }
+        asked = sd.mean("days", by="ward", bounds=(0, 30))
+        made = sd.release(stays, asked, exact=["ward"], mu=mu, randomness=SeededRandomness(seed))
+        _, found = weighted_estimates(made, strata, design=True)
+        held.setdefault("means with the design", []).append(found.lower <= mean <= found.upper)
     return {name: (float(np.mean(one)), len(one)) for name, one in held.items()}
 
 

@@ -10,7 +10,6 @@ import semidp as sd
 from semidp.cli import run
 from semidp.inference.design_weights import (
     PopulationStrata,
-    list_unweighted,
     read_strata,
     weighted_estimates,
 )
@@ -162,6 +161,10 @@ def test_one_record_shows_no_spread():
     with pytest.raises(sd.Refused, match="one record"):
         weighted_estimates(made, strata, design=True)
     assert weighted_estimates(made, strata)
+    whole = PopulationStrata(("ward",), {("a",): 20.0, ("b",): 1.0})  # everybody of ward b
+    census = PopulationStrata(("ward",), {("a",): 2.0, ("b",): 1.0})
+    assert all(one.design_error for one in weighted_estimates(made, whole, design=True))
+    assert not any(one.design_error for one in weighted_estimates(made, census, design=True))
 
 
 def test_commands_of_a_series(tmp_path, monkeypatch, capsys):
@@ -414,17 +417,22 @@ def test_levels_near_one_make_wide_intervals(table):
     assert widths[-1] > 2 * widths[0]
 
 
-def test_means_without_a_known_spread_are_named_and_huge_strata_refused(tmp_path):
-    data = {"ward": [*"ab"] * 9, "ill": [*"yyn"] * 6, "y": [float(number) for number in range(18)]}
-    asked = (sd.table("ward", "ill"), sd.total("y", by="ward", bounds=(0, 20)))
-    made = sd.release(data, *asked, exact=["ward"], levels={"ill": "yn"}, mu=1)
-    strata = PopulationStrata(("ward",), {("a",): 90.0, ("b",): 80.0})
-    assert {one.statistic for one in weighted_estimates(made, strata)} == {"table", "sum-y"}
-    assert {one.statistic for one in weighted_estimates(made, strata, design=True)} == {"table"}
-    assert list_unweighted(made, strata) == []
-    ((name, reason),) = list_unweighted(made, strata, design=True)
-    assert name == "sum-y"
-    assert "spread" in reason
+def test_weighted_means_have_the_sampling_error_that_bounds_allow():
+    """Zeros and tens spread as far as a mean allows; by hand, next to no noise."""
+    data = {"ward": [*"ab"] * 50, "y": [0.0, 10.0, 10.0, 10.0] * 25}
+    asked = sd.mean("y", by="ward", bounds=(0, 10)), sd.total("y", by="ward", bounds=(0, 10))
+    made = sd.release(data, *asked, exact=["ward"], mu=10_000)
+    strata = PopulationStrata(("ward",), {("a",): 500.0, ("b",): 50.0})  # all of ward b
+    found = [one for one in weighted_estimates(made, strata, design=True) if one.kind == "mean"]
+    spread = 50 / 49 * 10**2 * 0.5 * 0.5  # ward a has as many zeros as tens
+    error = (500**2 * (1 - 50 / 500) * spread / 50) ** 0.5 / 550
+    assert [one.design_error for one in found] == [pytest.approx(error, rel=1e-3)] * 2
+    assert [one.value for one in found] == [pytest.approx((500 * 5 + 50 * 10) / 550, rel=1e-3)] * 2
+
+
+def test_huge_strata_are_refused(tmp_path):
+    data = {"ward": [*"ab"] * 9, "ill": [*"yyn"] * 6}
+    made = sd.release(data, sd.table("ward", "ill"), exact=["ward"], levels={"ill": "yn"}, mu=1)
     path = tmp_path / "strata.csv"
     for text in ("1e400", "1e-400", "-1", "1e16"):
         path.write_text(f"ward,weight\na,{text}\nb,2\n")

@@ -13,7 +13,7 @@ from semidp.errors import InputError
 from semidp.inference.answers import IntervalEstimate, TableIntervals
 from semidp.inference.area_sums import area_intervals, read_area_rows, sum_intervals, sum_rows
 from semidp.inference.common_odds import stratified_odds_ratio
-from semidp.inference.design_weights import list_unweighted, read_strata, weighted_estimates
+from semidp.inference.design_weights import read_strata, weighted_estimates
 from semidp.inference.markov import posterior
 from semidp.inference.models import TableModel, TermTest
 from semidp.inference.models import model as fitted_model
@@ -235,11 +235,8 @@ def _print_weighted(
     release = load_consistent(Release, folder)
     population = read_strata(strata)
     weighted = weighted_estimates(release, population, level=level, design=design)
-    left_out = list_unweighted(release, population, design=design)
     if printing.json:
-        reasons = [{"statistic": name, "reason": reason} for name, reason in left_out]
-        estimates = [one.to_json() for one in weighted]
-        print_json({"design": design, "estimates": estimates, "left_out": reasons})
+        print_json({"design": design, "estimates": [one.to_json() for one in weighted]})
         return
     headings = ["estimate", "error of the noise"]
     headings += ["error of the sample"] if design else []
@@ -254,7 +251,8 @@ def _print_weighted(
     Console(highlight=False, markup=False).print(shown)
     of_whom = "the population" if design else "these records, weighted"
     lines = [("about", f"{of_whom}; {level:.0%} intervals")]
-    lines += [("left out", f"{name}: {reason}") for name, reason in left_out]
+    if design and any(one.kind == "mean" for one in weighted):
+        lines.append(("sample", "of a mean: the largest error that its bounds allow"))
     print_rows(lines, width=10)
 
 

@@ -7,7 +7,9 @@ is
 
     Σ N_h² (1 - n_h/N_h) s_h²/n_h,    s_h² = n_h/(n_h - 1) · (p_h(1 - p_h) + v_h),
 
-with p_h the noisy share and v_h its noise variance, which p_h(1 - p_h) falls short by.
+with p_h the noisy share and v_h its noise variance, which p_h(1 - p_h) falls short by. For an
+outcome between l and u with mean m, (u - m)(m - l) takes the place of p_h(1 - p_h): its spread is
+not measured, and is no larger.
 """
 
 import csv
@@ -43,10 +45,6 @@ _MOST_PEOPLE = 1e15
 _VARYING = (
     "weights that vary within a stratum depend on everybody's records, and no noise covers them:"
     " make the strata finer until a weight is constant in each, and publish their sizes exactly"
-)
-_NO_SPREAD = (
-    "the spread of the outcome within strata was not measured, which the sampling error of a mean"
-    " needs: leave the design out, or release a proportion"
 )
 
 
@@ -152,9 +150,10 @@ class _StratifiedSample:
         return self.population / self.sampled
 
     def refuse_single(self) -> None:
-        """Refuse a sampling error that one record cannot show."""
-        for stratum, count in zip(self.strata, self.sampled, strict=True):
-            if count < 2:
+        """Refuse a sampling error that one record of several people cannot show."""
+        numbers = zip(self.strata, self.sampled, self.population, strict=True)
+        for stratum, count, people in numbers:
+            if count < 2 and people > count:
                 raise Refused(
                     f"the stratum {' · '.join(stratum)} has one record, which shows no spread: join"
                     " it with another, or leave the design out"
@@ -163,7 +162,9 @@ class _StratifiedSample:
     def variance(self, spread: Floats) -> float:
         """Sampling variance of a total, from the variance of the outcome in each stratum."""
         share = 1 - self.sampled / self.population
-        return float((self.population**2 * share * spread / self.sampled).sum())
+        # where everybody is in the data, whatever is known of their spread
+        sampled = np.where(share > 0, spread, 0.0) / self.sampled
+        return float((self.population**2 * share * sampled).sum())
 
 
 def weighted_estimates(
@@ -191,41 +192,15 @@ def weighted_estimates(
     for table in release.tables:
         if {*strata.names} <= {*table.schema.names}:
             estimates += _weigh_table(release, table, strata, plan, level, design)
-    for result in _list_sums(release):
-        if not (design and _lacks_spread(result)):
+    for result in release.results:
+        if isinstance(result, PublishedStatistic) and isinstance(result.analysis, GroupSums):
             estimates += _weigh_groups(result, strata, plan, level, design)
-    unweighted = list_unweighted(release, strata, design=design)
-    if not estimates and unweighted:
-        raise Refused(unweighted[0][1])
     if not estimates:
         raise Refused(
             f"this release has nothing by {' and '.join(strata.names)}: release a table, a mean or"
             " a proportion with these features"
         )
     return estimates
-
-
-def list_unweighted(
-    release: "ReleaseValue", strata: PopulationStrata, *, design: bool = False
-) -> list[tuple[str, str]]:
-    """Return what is by strata and `weighted_estimates` leaves out, each with the reason."""
-    reasons = []
-    for result in _list_sums(release):
-        is_by_strata = any({*block.names} == {*strata.names} for block in result.request.by)
-        if design and is_by_strata and _lacks_spread(result):
-            reasons.append((str(result.name), _NO_SPREAD))
-    return reasons
-
-
-def _list_sums(release: "ReleaseValue") -> list[PublishedStatistic]:
-    """Sums, means and proportions of a release."""
-    results = (one for one in release.results if isinstance(one, PublishedStatistic))
-    return [one for one in results if isinstance(one.analysis, GroupSums)]
-
-
-def _lacks_spread(result: PublishedStatistic) -> bool:
-    """Whether the spread of an outcome within strata is not known."""
-    return str(result.request.statistic) != "proportion"
 
 
 def _match_design(dataspace: Any, strata: PopulationStrata) -> _StratifiedSample:
@@ -301,7 +276,7 @@ def _weigh_table(
         if design:
             shares = measured.sum_cells(cells) / plan.sampled
             noise = (measured.errors(cells) / plan.sampled) ** 2
-            spread = _binary_spread(shares, noise, plan.sampled)
+            spread = _bounded_spread(shares, noise, plan.sampled)
         value = float(measured.sum_cells(weighted)[0])
         total = _state(table.name, "total", labels, value, errors, spread, plan, level)
         estimates += [total, _rescale(total, "share", 1 / population)]
@@ -342,25 +317,34 @@ def _weigh_groups(
         total = _state(reading.name, "total", RowLabels(), value, errors, spread, plan, level)
         if reading.rounding is not None:
             total = total.widen(float(weights @ reading.rounding))
-        estimates += [total, _rescale(total, "mean", 1 / float(plan.population.sum()))]
+        kind = "share" if str(request.statistic) == "proportion" else "mean"
+        estimates += [total, _rescale(total, kind, 1 / float(plan.population.sum()))]
     return estimates
 
 
 def _outcome_spread(
     result: PublishedStatistic, place: int, rows: Sequence[int], plan: _StratifiedSample
 ) -> Floats:
-    """Variance of a yes or no within each stratum."""
+    """Variance of an outcome within each stratum: at most what its bounds allow."""
     sums: GroupSums = result.analysis
     means = sums.means(result.request.by[place])
-    shares = means.values[means.counts > 0][[*rows]]
-    noise = means.standard_errors[means.counts > 0][[*rows]] ** 2
-    return _binary_spread(shares, noise, plan.sampled)
+    kept = np.flatnonzero(means.counts > 0)[[*rows]]
+    noise = means.standard_errors[kept] ** 2
+    bounds = float(sums.outcome.lower), float(sums.outcome.upper)
+    return _bounded_spread(means.values[kept], noise, plan.sampled, bounds)
 
 
-def _binary_spread(shares: Floats, noise: Floats, sampled: Floats) -> Floats:
-    """Variance of a yes or no within each stratum, from noisy shares; never below 0."""
-    corrected = np.maximum(shares * (1 - shares) + noise, 0.0)
-    return np.asarray(sampled / (sampled - 1) * corrected)
+def _bounded_spread(
+    means: Floats, noise: Floats, sampled: Floats, bounds: tuple[float, float] = (0.0, 1.0)
+) -> Floats:
+    """Variance of an outcome within each stratum, from noisy means; never below 0.
+
+    Values between l and u with mean m have a variance of at most (u - m)(m - l), which those of a
+    yes or no have. On average a noisy mean makes that smaller by the variance of its noise.
+    """
+    product = (bounds[1] - means) * (means - bounds[0])
+    corrected = np.maximum(product + noise, 0.0)
+    return np.asarray(sampled / np.maximum(sampled - 1, 1.0) * corrected)
 
 
 def _state(
