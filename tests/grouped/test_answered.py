@@ -311,7 +311,7 @@ def test_what_cannot_stay_private_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     median = semidp.median("pay", by="ward", bounds=(5, 105))
-    with pytest.raises(InputError, match="beside means, sums and proportions"):
+    with pytest.raises(InputError, match="cannot be private in median-pay"):
         released(median, "pay")
     mean = semidp.mean("pay", by="ward", bounds=(5, 105))
     other = semidp.total("pay", by="ward", bounds=(0, 105))

@@ -2,7 +2,6 @@
 and how the registry finds them.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import ClassVar
@@ -91,14 +90,6 @@ class AnsweredEstimates:
     answered_errors: Floats = field(repr=False)
     values: Floats = field(repr=False)
     standard_errors: Floats = field(repr=False)
-
-    def rows(self) -> Iterator[tuple[tuple[str, ...], int, float, float, float, float]]:
-        """Yield each group with its count, the number who answered, the estimate, and both standard
-        errors.
-        """
-        columns = (self.answered, self.answered_errors, self.values, self.standard_errors)
-        numbers = [column.tolist() for column in columns]
-        yield from zip(self.groups, self.counts.tolist(), *numbers, strict=True)
 
 
 @dataclass(frozen=True, eq=False)

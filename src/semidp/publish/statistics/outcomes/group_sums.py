@@ -9,14 +9,12 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from semidp.errors import InputError
 from semidp.promise.exact import Number, parse_level
-from semidp.promise.guarantee import Guarantee
 from semidp.promise.schema.outcome import Outcome
 from semidp.promise.sensitivity.outcome_spaces import SumSpace
 from semidp.promise.spaces.dataspace import Margin
@@ -26,7 +24,6 @@ from semidp.publish.statistics.outcomes.noise_law import (
     About,
     Intervals,
     each_level,
-    finite,
     half_widths,
     noise_deviation,
 )
@@ -56,19 +53,16 @@ class Estimates:
         The exact number of records of each group.
     values, standard_errors
         The estimates and their errors.
-    guarantee
-        What everything measured for them guarantees.
     rounding
         The most by which rounding each record to the grid can have moved a value, half a step a
-        record: intervals hold it, standard errors do not. None where it is not known.
+        record: intervals hold it, standard errors do not.
     """
 
     groups: tuple[tuple[str, ...], ...]
     counts: NDArray[np.int64] = field(repr=False)
     values: Floats = field(repr=False)
     standard_errors: Floats = field(repr=False)
-    guarantee: Guarantee | None = field(default=None, repr=False)
-    rounding: Floats | None = field(default=None, repr=False)
+    rounding: Floats = field(repr=False)
 
     @property
     def coarse(self) -> bool:
@@ -81,8 +75,6 @@ class Estimates:
         ... )
         (True, False)
         """
-        if self.rounding is None:
-            return False
         moved_more = self.rounding > self.standard_errors
         return bool(moved_more[self.counts > 0].any())
 
@@ -90,17 +82,6 @@ class Estimates:
         """Yield each group with its count, estimate and standard error."""
         columns = (self.counts.tolist(), self.values.tolist(), self.standard_errors.tolist())
         yield from zip(self.groups, *columns, strict=True)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the estimates as plain values, None for a mean that does not exist."""
-        values = [finite(value) for value in self.values.tolist()]
-        errors = [finite(error) for error in self.standard_errors.tolist()]
-        return {
-            "groups": [list(group) for group in self.groups],
-            "counts": self.counts.tolist(),
-            "values": values,
-            "standard_errors": errors,
-        }
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,7 +145,7 @@ class GroupSums(ByBlocks):
         errors = np.sqrt(self._variances(number))
         rounding = np.asarray(counts * float(self.outcome.rounding), dtype=np.float64)
         groups = self.groups(self.blocks[number])
-        return Estimates(groups, counts, values, errors, self.guarantee, rounding)
+        return Estimates(groups, counts, values, errors, rounding)
 
     def means(self, block: Margin | None = None) -> Estimates:
         """Return the means of one block: noisy sums over exact counts, NaN for a group without
@@ -175,7 +156,7 @@ class GroupSums(ByBlocks):
         values = total.values / n
         errors = total.standard_errors / n
         rounding = np.full(len(values), float(self.outcome.rounding))
-        return Estimates(total.groups, total.counts, values, errors, total.guarantee, rounding)
+        return Estimates(total.groups, total.counts, values, errors, rounding)
 
     def sum_intervals(
         self,

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.errors import InputError
-from semidp.promise.exact import bisection, number, parse_level, plain
+from semidp.promise.exact import bisection, parse_level, plain
 from semidp.promise.mechanisms.additive import LaplaceMechanism
 from semidp.promise.mechanisms.mechanism import CellByCell, Mechanism
 from semidp.promise.noise.distributions import (
@@ -383,21 +383,6 @@ class Intervals:
             self.names, self.values.tolist(), self.lower.tolist(), self.upper.tolist(), strict=True
         )
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the intervals as plain values, None for an end that is open or a number that does
-        not exist.
-        """
-        return {
-            "names": [list(name) for name in self.names],
-            "values": [finite(value) for value in self.values.tolist()],
-            "lower": [finite(value) for value in self.lower.tolist()],
-            "upper": [finite(value) for value in self.upper.tolist()],
-            "level": number(self.level),
-            "about": str(self.about),
-            "simultaneous": self.simultaneous,
-            "exact": self.exact,
-        }
-
 
 def _truth(value: bool) -> bool:
     if not isinstance(value, bool):
@@ -458,8 +443,3 @@ def each_level(
     if sampling or isinstance(mechanism, LaplaceMechanism):
         return 1 - float(1 - level) / count
     return math.exp(math.log(level) / count)
-
-
-def finite(value: float) -> float | None:
-    """Return a number, and None for one that JSON does not have."""
-    return value if math.isfinite(value) else None
