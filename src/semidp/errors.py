@@ -78,6 +78,7 @@ _KEYWORDS = {
     "bins": "bins={{{first!r}: [float('-inf'), 0, 18, float('inf')]}} has no ends",
     "null level": "null_level={{{first!r}: 'unknown'}}, with levels= or bins=",
     "partition": "nest=('state', 'county'), partition='state'",
+    "period": "period={first!r}",
 }
 """What `SemidpError.needs` says, and the keywords that mend it."""
 

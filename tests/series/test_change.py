@@ -213,7 +213,7 @@ def test_commands_of_a_series(tmp_path, monkeypatch, capsys):
         )
         == 2
     )
-    assert "name the period" in capsys.readouterr().err
+    assert "name the period of the data (--period 2026Q3)" in capsys.readouterr().err
 
 
 def test_releases_of_other_periods_are_not_combined():

@@ -5,7 +5,9 @@ admissible set of periods, and others change only within those periods, as each 
 promise allows. The listing shares no code with the ledger.
 """
 
+import functools
 import itertools
+import math
 from fractions import Fraction
 
 import numpy as np
@@ -17,7 +19,9 @@ from semidp.promise import Mechanism
 from semidp.promise.accounting.periods import Attendance, Periods
 from semidp.promise.accounting.series import Series, SeriesAccount
 from semidp.promise.mechanisms.additive import RoundedGaussianMechanism
+from semidp.promise.tradeoff.budget import approximate
 from semidp.publish import TableRequest
+from tests.test_adaptive_budgets import fits_kindly, list_outcomes
 
 CELLS = tuple(itertools.product("fm", "xyz"))  # sex is exact, the second feature is not
 Record = tuple[str, str]
@@ -146,6 +150,43 @@ def test_budgets_may_follow_from_earlier_outputs(alpha):
     assert adaptive_loss(alpha, first, lambda out: left if out > 0 else left / 7) <= alpha * rho
     # the twin: a series that forgets the first release on one path
     assert adaptive_loss(alpha, first, lambda out: rho if out < 1 else left) > alpha * rho
+
+
+EACH = sd.Budget.approximate("0.5", "0.1")
+MENU = [approximate("0.5"), approximate("0.5", "0.1"), approximate("0", "0.1")]
+OUTCOMES = [list_outcomes(curve) for curve in MENU]
+
+
+@functools.cache
+def is_allowed(spent: tuple[int, ...]) -> bool:
+    return fits_kindly([MENU[number] for number in spent], EACH)
+
+
+def find_worst_delta(
+    spent: tuple[tuple[int, ...], ...], epsilon: float, weight: tuple[float, float] = (1.0, 1.0)
+) -> float:
+    """The delta of whoever chooses each period and mechanism from all results before."""
+    worst = max(weight[0] - math.exp(epsilon) * weight[1], 0.0)
+    for period, number in itertools.product(range(2), range(len(MENU))):
+        own = (*spent[period], number)
+        if len(spent[0]) + len(spent[1]) < 3 and is_allowed(own):
+            after = 0.0
+            for one, other in OUTCOMES[number]:
+                path = weight[0] * one, weight[1] * other
+                now = (own, spent[1]) if period == 0 else (spent[0], own)
+                after += find_worst_delta(now, epsilon, path) if path[0] else 0.0
+            worst = max(worst, after)
+    return worst
+
+
+def test_periods_in_epsilon_may_be_spent_in_turns():
+    series = Series("year", Attendance(2), each=EACH)
+    stated = SeriesAccount(sd.Budget.approximate(1, "0.2"), series)._compose_each(EACH)
+    for epsilon in (0.25, 0.5, 1.0):
+        worst = find_worst_delta(((), ()), epsilon)
+        assert worst <= stated.delta(epsilon) * (1 + 1e-9)
+        assert worst > EACH.tradeoff().delta(epsilon) * (1 + 1e-9)  # the twin: one period alone
+    assert worst >= 0.9 * stated.delta(epsilon)
 
 
 def test_a_constant_feature_with_exact_totals_charges_all_periods():

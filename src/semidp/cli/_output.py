@@ -434,6 +434,7 @@ HINTS = {
     "two levels": "--where, --bins or --levels",
     "memory": "--partition, --table with fewer features or at a coarser depth, or --set memory=8GB",
     "partition": "--nest state,county --partition state",
+    "period": "--period {first}",
     "unfinished": "semidp resume {first} or semidp discard {first}",
     "ledger": "semidp ledger FILE --rho 1",
     "linked files": "--units-out FILE",

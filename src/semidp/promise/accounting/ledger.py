@@ -22,7 +22,7 @@ from typing import Any
 
 from semidp.errors import InputError, SemidpError
 from semidp.promise.accounting.account import Account, Charge, state_guarantee
-from semidp.promise.accounting.periods import Periods
+from semidp.promise.accounting.periods import EXAMPLES, Periods
 from semidp.promise.accounting.series import Series, SeriesAccount
 from semidp.promise.files import hold_lock, replace_file
 from semidp.promise.guarantee import Guarantee, read_document, space_document, space_from
@@ -487,6 +487,7 @@ def _read_periods(account: SeriesAccount, period: str | None) -> Periods:
         raise InputError(
             f"this ledger is of a series by {account.series.unit}: name the period of the data",
             needs="period",
+            names=(EXAMPLES[account.series.unit],),
         )
     return Periods.from_text(period, account.series.unit)
 

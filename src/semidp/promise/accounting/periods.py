@@ -23,6 +23,7 @@ _FORMS = {
 }
 UNITS = tuple(_FORMS)
 """The units of a series."""
+EXAMPLES = {unit: example for unit, (_, example) in _FORMS.items()}
 _PER_YEAR = {"year": 1, "quarter": 4, "month": 12}
 _MOST_PERIODS = 1000  # of one pooled release, and of a pattern
 
@@ -77,7 +78,7 @@ def check_period(text: str) -> str:
     for unit in UNITS:
         with contextlib.suppress(InputError):
             return str(Periods.from_text(text, unit))
-    examples = ", ".join(example for _, example in _FORMS.values())
+    examples = ", ".join(EXAMPLES.values())
     raise InputError(
         f"{text[:40]!r} is not a period: write {examples}, or 2026Q1..2026Q4 for pooled data"
     )

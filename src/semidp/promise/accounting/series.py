@@ -509,7 +509,7 @@ class SeriesAccount:
             if account.adjacency.times < records:
                 raise Refused(
                     f"one person may have {records} records in the pooled data of {periods}:"
-                    f" release them with id and most={records} or more"
+                    f" release them with ⟨id⟩, and {records} or more as ⟨most⟩"
                 )
 
     def _refuse_pooled_too_small(self) -> None:
