@@ -181,6 +181,16 @@ class PublishedNumbers:
         if not release.tables:
             raise Refused("this release holds no table: records are put together from tables")
         numbers = cls.from_tables(dataspace, release.tables)
+        noises = {}
+        for result in release.results:
+            noise = result.residual_noise()
+            if noise is not None:
+                for number, table in enumerate(result.every_table()):
+                    noises[table.name] = (noise, number)
+        targets = tuple(
+            replace(target, shared=noises.get(target.name)) for target in numbers.targets
+        )
+        numbers = replace(numbers, targets=targets)
         asked = release.plan.microdata
         if asked is None:
             return numbers

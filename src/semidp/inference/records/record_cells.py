@@ -17,6 +17,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from semidp.promise.mechanisms.residual_laws import SharedNoise
 from semidp.promise.schema.margins import Grid, View, join, list_axes, minimal
 
 Floats = NDArray[np.float64]
@@ -35,12 +36,15 @@ class TargetTable:
     estimate, errors
         The estimate of each cell and its standard error; cells with an error of 0 follow from exact
         totals.
+    shared
+        The noise that it shares with other tables, and its number there.
     """
 
     name: str
     view: View
     estimate: Floats = field(repr=False)
     errors: Floats = field(repr=False)
+    shared: tuple[SharedNoise, int] | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True)

@@ -10,12 +10,14 @@ variance. All of it is a function of published numbers. Shrunk numbers are biase
 never use them.
 """
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from semidp.inference.linear_estimates import weigh_mechanism
 from semidp.inference.records.record_cells import TargetTable
 from semidp.promise.schema.margins import Chain, Grid, list_axes
 
@@ -30,6 +32,7 @@ _SPREAD = 2.0  # prior variance of a cell, as a multiple of its expected count
 _LEAST_COUNT = 5.0  # added to the count that weighs a distance
 _RAKES = 10  # rounds of proportional fitting
 _SPREADS = 5  # the same, of levels below bins
+_SAMPLED = 3  # nodes of a feature whose errors are computed
 _SMALL = 1e-9
 
 
@@ -122,11 +125,10 @@ def rake(table: Floats, rows: Floats, columns: Floats) -> Floats:
 # --- one-way counts -------------------------------------------------------------------------------
 
 
-def combine_depths(fine: Floats, error: float, groups: Numbers, coarse: Floats) -> Floats:
+def combine_depths(
+    fine: Floats, error: float, groups: Numbers, coarse: Floats, coarse_error: float
+) -> Floats:
     """Return counts of levels that also use an estimate of the counts of their bins, by precision.
-
-    What the two say of a bin differs by the noise of both. That of the levels is known, so that the
-    differences show that of the bins.
 
     Parameters
     ----------
@@ -134,20 +136,24 @@ def combine_depths(fine: Floats, error: float, groups: Numbers, coarse: Floats) 
         Estimate of each level, and the standard error of one.
     groups
         The bin of each level.
-    coarse
-        Estimate of each bin.
+    coarse, coarse_error
+        Estimate of each bin, and the standard error of one.
+
+    Examples
+    --------
+    >>> combine_depths(np.array([1.0, 3.0, 8.0]), 1.0, np.array([0, 0, 1]), np.array([6.0, 6.0]), 1)
+    array([1.66666667, 3.66666667, 7.        ])
     """
     sizes = np.bincount(groups, minlength=len(coarse))
     gap = coarse - np.bincount(groups, fine, minlength=len(coarse))
     own = sizes * error**2
-    other = max(0.0, float(np.mean(gap**2 - own)))
-    share = own / np.maximum(own + other, _SMALL)
+    share = own / np.maximum(own + coarse_error**2, _SMALL)
     return np.asarray(fine + (share * gap / np.maximum(sizes, 1))[groups])
 
 
 def estimate_one_way(numbers: "PublishedNumbers", targets: Sequence[TargetTable]) -> OneWay:
-    """Return for each feature in use the nonnegative count of each node, from all tables and exact
-    totals.
+    """Return for each feature in use the nonnegative count of each node, from all measurements by
+    precision, and exact totals.
     """
     grid, total = numbers.dataspace.schema.grid, float(numbers.dataspace.n)
     counts: OneWay = {}
@@ -159,14 +165,12 @@ def estimate_one_way(numbers: "PublishedNumbers", targets: Sequence[TargetTable]
             known = exact[0].sum_to_view(grid, view).counts
             counts[axis] = np.asarray(known, dtype=np.float64).ravel()
             continue
-        fine = _mean_margin(grid, targets, axis, depth)
-        alone = [table for table in targets if table.view == view]
-        error = float(np.sqrt(np.mean(alone[0].errors ** 2))) if alone else 0.0
-        for above in range(1, depth if error else 0):
-            coarse = _mean_margin(grid, targets, axis, above)
+        fine, error = _combine_margins(numbers, targets, axis, depth)
+        for above in range(1, depth):
+            coarse, coarse_error = _combine_margins(numbers, targets, axis, above)
             if coarse.size:
                 groups = _find_ancestors(grid.chains[axis], depth, above)
-                fine = combine_depths(fine, error, groups, coarse)
+                fine = combine_depths(fine, error, groups, coarse, coarse_error)
         counts[axis] = project_counts(fine, total)
     return counts
 
@@ -176,17 +180,44 @@ def _find_ancestors(chain: Chain, fine: int, coarse: int) -> Numbers:
     return np.repeat(np.arange(chain.size(coarse)), chain.children(coarse, fine))
 
 
-def _mean_margin(grid: Grid, targets: Sequence[TargetTable], axis: int, depth: int) -> Floats:
-    """What tables that know a feature at one depth say of its nodes, on average; nothing without
-    such a table.
+def _combine_margins(
+    numbers: "PublishedNumbers", targets: Sequence[TargetTable], axis: int, depth: int
+) -> tuple[Floats, float]:
+    """What is measured of the nodes of a feature at one depth, by precision, and the standard error
+    of one; nothing where no table knows it at that depth.
+
+    Tables that share their noise agree on what they have in common: it is one measurement.
     """
+    grid = numbers.dataspace.schema.grid
     view = grid.build_feature_view(axis, depth)
-    sums = [
-        grid.sum(table.estimate, view, table.view).ravel()
-        for table in targets
-        if table.view[axis] == depth
-    ]
-    return np.asarray(np.mean(sums, axis=0)) if sums else np.zeros(0)
+    found = np.zeros(0)
+    precision = 0.0
+    shared: set[int] = set()
+    for table in targets:
+        noise, number = table.shared or (None, 0)
+        if table.view[axis] != depth or (noise is not None and id(noise) in shared):
+            continue
+        weights = _margin_weights(table, grid, axis)
+        if noise is None:
+            variances = np.tensordot(weights, table.errors**2, axes=table.errors.ndim)
+        else:
+            shared.add(id(noise))
+            variances = weigh_mechanism(noise, {number: weights}).standard_errors ** 2
+        own = 1 / max(float(np.mean(variances)), _SMALL)
+        margin = grid.sum(table.estimate, view, table.view).ravel()
+        precision += own
+        found = margin if not found.size else found + own / precision * (margin - found)
+    return np.asarray(found), 1 / math.sqrt(precision) if precision else 0.0
+
+
+def _margin_weights(table: TargetTable, grid: Grid, axis: int) -> Floats:
+    """The cells that are added up for some nodes of a feature: a few, since all are about alike."""
+    place = list_axes(table.view).index(axis)
+    nodes = np.linspace(0, table.estimate.shape[place] - 1, _SAMPLED).astype(np.intp)
+    weights = np.zeros((_SAMPLED, *table.estimate.shape))
+    for row, node in enumerate(nodes.tolist()):
+        np.moveaxis(weights[row], place, 0)[node] = 1.0
+    return weights
 
 
 # --- from bins to levels --------------------------------------------------------------------------
