@@ -92,16 +92,24 @@ def shrink_pair(table: Floats, sigma: float, rows: Floats, columns: Floats) -> F
     """
     total = max(float(rows.sum()), _SMALL)
     independent = np.outer(rows, columns) / total
-    interaction = _center(table - independent)
+    interaction = center(table - independent)
     low_rank = shrink_singular_values(interaction, sigma)
     # What the low rank leaves is kept as far as the counts themselves vary more than the noise.
     variance = _SPREAD * np.maximum(independent + low_rank, 0.0)
     remainder = variance / np.maximum(variance + sigma**2, _SMALL) * (interaction - low_rank)
-    return np.asarray(independent + low_rank + _center(remainder))
+    return np.asarray(independent + low_rank + center(remainder))
 
 
-def _center(table: Floats) -> Floats:
-    """A table less the means of its rows and columns: its margins are 0."""
+def count_directions(table: Floats, sigma: float, rows: Floats, columns: Floats) -> int:
+    """Return how many singular values of the interaction of a pair are louder than the noise."""
+    independent = np.outer(rows, columns) / max(float(rows.sum()), _SMALL)
+    shrunk = shrink_singular_values(center(table - independent), sigma)
+    values = np.linalg.svd(shrunk, compute_uv=False)
+    return int((values > _SMALL * max(1.0, sigma)).sum())
+
+
+def center(table: Floats) -> Floats:
+    """Return a table less the means of its rows and columns: its margins are 0."""
     means = table.mean(axis=1, keepdims=True) + table.mean(axis=0) - table.mean()
     return np.asarray(table - means)
 
@@ -165,9 +173,9 @@ def estimate_one_way(numbers: "PublishedNumbers", targets: Sequence[TargetTable]
             known = exact[0].sum_to_view(grid, view).counts
             counts[axis] = np.asarray(known, dtype=np.float64).ravel()
             continue
-        fine, error = _combine_margins(numbers, targets, axis, depth)
+        fine, error = combine_margins(numbers, targets, axis, depth)
         for above in range(1, depth):
-            coarse, coarse_error = _combine_margins(numbers, targets, axis, above)
+            coarse, coarse_error = combine_margins(numbers, targets, axis, above)
             if coarse.size:
                 groups = _find_ancestors(grid.chains[axis], depth, above)
                 fine = combine_depths(fine, error, groups, coarse, coarse_error)
@@ -180,11 +188,11 @@ def _find_ancestors(chain: Chain, fine: int, coarse: int) -> Numbers:
     return np.repeat(np.arange(chain.size(coarse)), chain.children(coarse, fine))
 
 
-def _combine_margins(
+def combine_margins(
     numbers: "PublishedNumbers", targets: Sequence[TargetTable], axis: int, depth: int
 ) -> tuple[Floats, float]:
-    """What is measured of the nodes of a feature at one depth, by precision, and the standard error
-    of one; nothing where no table knows it at that depth.
+    """Return what is measured of the nodes of a feature at one depth, by precision, and the
+    standard error of one; nothing where no table knows it at that depth.
 
     Tables that share their noise agree on what they have in common: it is one measurement.
     """
@@ -307,7 +315,7 @@ def estimate_targets(
     """
     grid = numbers.dataspace.schema.grid
     one_way = estimate_one_way(numbers, targets)
-    pairs = [table for table in targets if _is_noisy_pair(grid, table)]
+    pairs = [table for table in targets if is_noisy_pair(grid, table)]
     linked = {axis for table in pairs for axis in list_axes(table.view)}
     # Distances of pairs alone are weighed by counts. Beside larger tables, all by their noise.
     weighed = shrunk and all(len(list_axes(table.view)) <= 2 for table in targets)
@@ -315,17 +323,44 @@ def estimate_targets(
     for table in targets:
         axes = list_axes(table.view)
         is_coarse = any(table.view[axis] < numbers.used[axis] for axis in axes)
-        if _is_noisy_pair(grid, table) and (shrunk or is_coarse):
+        if is_noisy_pair(grid, table) and (shrunk or is_coarse):
             chosen.append(_estimate_pair(numbers, table, one_way, weighed, shrunk))
         elif len(axes) > 1 or not {*axes} <= linked:
             chosen.append(table)
     return chosen
 
 
-def _is_noisy_pair(grid: Grid, table: TargetTable) -> bool:
+def is_noisy_pair(grid: Grid, table: TargetTable) -> bool:
+    """Whether a table is one of two features with noise."""
     axes = list_axes(table.view)
     sizes = [grid.chains[axis].size(table.view[axis]) for axis in axes]
     return len(axes) == 2 and min(sizes) > 1 and float(np.max(table.errors)) > 0
+
+
+def sum_to_bins(
+    numbers: "PublishedNumbers", table: TargetTable, one_way: OneWay
+) -> tuple[Floats, Floats]:
+    """Return the counts of the two features of a pair, on the levels that the pair knows."""
+    grid = numbers.dataspace.schema.grid
+    sums = []
+    for axis in list_axes(table.view):
+        groups = _find_ancestors(grid.chains[axis], numbers.used[axis], table.view[axis])
+        sums.append(np.bincount(groups, one_way[axis]).astype(np.float64))
+    return sums[0], sums[1]
+
+
+def interaction_error(table: TargetTable) -> float:
+    """Return the standard deviation σ of the noise in the interaction of a pair: with m and q
+    levels that of a cell less the means of its row and column is ``σ √((1 - 1/m)(1 - 1/q))``.
+    """
+    if table.shared is None:
+        return float(np.sqrt(np.mean(table.errors**2)))
+    noise, number = table.shared
+    unit = np.zeros([size for size in table.estimate.shape if size > 1])
+    unit[0, 0] = 1.0
+    weights = center(unit).reshape(1, *table.estimate.shape)
+    error = weigh_mechanism(noise, {number: weights}).standard_errors[0]
+    return float(error / math.sqrt(center(unit)[0, 0]))
 
 
 def _estimate_pair(
@@ -340,9 +375,8 @@ def _estimate_pair(
         groups.append(_find_ancestors(chain, depth, table.view[axis]))
         ordered.append(features[axis].name in numbers.ordered)
     counts = (one_way[axes[0]], one_way[axes[1]])
-    rows = np.bincount(groups[0], counts[0]).astype(np.float64)
-    columns = np.bincount(groups[1], counts[1]).astype(np.float64)
-    sigma = float(np.sqrt(np.mean(table.errors**2)))
+    rows, columns = sum_to_bins(numbers, table, one_way)
+    sigma = interaction_error(table)
     noisy = table.estimate.reshape(len(rows), len(columns))
     coarse = shrink_pair(noisy, sigma if shrunk else 0.0, rows, columns)
     # Cells that are not positive pull records away all the same: only bins need odds.

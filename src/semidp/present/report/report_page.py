@@ -15,6 +15,7 @@ from semidp.present.disclosure_words import disclosure_sections
 from semidp.present.report import sentences
 from semidp.present.report.glossary import GLOSSARY
 from semidp.present.report.place_sections import place_sections
+from semidp.present.report.record_sections import record_sections
 from semidp.promise.exact import plain
 from semidp.promise.guarantee import Scope
 from semidp.publish.plotting import svg, tradeoff_plot
@@ -87,7 +88,7 @@ def html(release: ReleaseFiles, title: str | None = None, further: Sequence[Sect
         also_known=sentences.also_known(release),
         moves=moved[:_SHOWN_MOVES],
         more_moves=max(len(moved) - _SHOWN_MOVES, 0),
-        results=_result_sections(release),
+        results=[*record_sections(release), *_result_sections(release)],
         further=[*_parts_sections(release), *disclosure_sections(scope), *further],
         limits=sentences.limits(release),
         details=_details(release),
