@@ -6,6 +6,7 @@ import html
 import json
 import re
 import sys
+import tomllib
 from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
@@ -786,3 +787,32 @@ def test_a_hostile_plan_in_the_form_is_a_sentence(client: TestClient, base: str)
 def test_a_release_that_was_not_made_is_not_found(client: TestClient, number: str) -> None:
     answer = client.get(f"/{TOKEN}/releases/{number}/report.html")
     assert (answer.status_code, answer.text) == (404, "There is no such file.")
+
+
+def test_missing_values_are_chosen_on_the_page(tmp_path: Path) -> None:
+    lines = ["ward,sort,pay"]
+    for number in range(90):
+        sort = "xy"[number % 2] if number % 5 else ""
+        lines.append(f"{'ab'[number % 2]},{sort},{number % 9 if number % 7 else ''}")
+    data = tmp_path / "wards.csv"
+    data.write_text("\n".join(lines) + "\n")
+    mean = [("mean-0", "pay"), ("mean-0-group", "ward"), ("mean-0-bounds", "0, 9")]
+    table = [("table-0", "ward"), ("table-0", "sort"), ("total-0", "ward"), ("total-1", "sort")]
+    with client_of(Plan(), data) as client:
+        page = post(client, "results", fields(Plan(), *mean)).text
+        assert '<option value="refuse">' in page
+        for way, reading in (("private", "answered as 1"), ("exact", "answered")):
+            chosen = fields(Plan(), *mean, ("missing-pay", way))
+            saved = tomllib.loads(post(client, "save/plan.toml", chosen).text)
+            assert saved["read_as"]["pay answered"] == reading
+            added = post(
+                client, "form", fields(Plan(), *mean, ("missing-pay", way), ("add", "sum"))
+            )
+            assert f'<option value="{way}" selected>' in added.text
+            assert 'name="mean-0"' in added.text
+        # an exact total with missing values asks for a level of its own
+        assert 'name="null-sort"' in post(client, "results", fields(Plan(), *table)).text
+        levels = [("levels-sort", "x, y"), ("null-sort", "unknown")]
+        shown = post(client, "results", fields(Plan(), *table, *levels)).text
+        assert "ward by sort" in shown
+        assert "null_level = &#34;unknown&#34;" in shown

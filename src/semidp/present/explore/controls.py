@@ -19,6 +19,7 @@ from semidp.promise.schema.features import Feature, Nest, bin_edges
 from semidp.promise.spaces.dataspace import Margin
 from semidp.promise.tradeoff.budget import Budget
 from semidp.publish.budgets import divide_budget, exact_margins
+from semidp.publish.missing_outcomes import with_missing
 from semidp.publish.plan import Plan
 from semidp.publish.plan_settings import name_uniquely
 from semidp.publish.statistics.protocol.requests import Request
@@ -353,6 +354,8 @@ class Controls:
     nests: tuple[Names, ...] = ()
     levels: tuple[tuple[str, str], ...] = ()
     bins: tuple[tuple[str, str], ...] = ()
+    nulls: tuple[tuple[str, str], ...] = ()
+    missing: tuple[tuple[str, str], ...] = ()
     levels_from_data: bool = False
     adjacency: str = "worst-case"
     kind: str = "mu"
@@ -415,6 +418,8 @@ class Controls:
             ),
             levels=_texts(fields, "levels-"),
             bins=_texts(fields, "bins-"),
+            nulls=_texts(fields, "null-"),
+            missing=_texts(fields, "missing-"),
             levels_from_data="levels_from_data" in single,
             adjacency=number if asked == "number" else asked,
             kind=kind,
@@ -431,16 +436,19 @@ class Controls:
         """
         before = Controls.of_plan(base, columns)
         # A plan that was only looked at stays as it is, with what no control can show.
-        if before == self:
+        if before == evolve(self, missing=()):
             return base
         laid = laid_out(base, columns)
         declared = {name for feature in base.features for name in feature.names}
-        features = [
-            Feature(name, split(text)) for name, text in self.levels if name not in declared
-        ]
-        features += [
-            Feature(name, bins=bin_edges(text)) for name, text in self.bins if name not in declared
-        ]
+        nulls = dict(self.nulls)
+        features = []
+        for name, text in self.levels:
+            if name not in declared:
+                features.append(Feature(name, split(text), null_level=nulls.get(name)))
+        for name, text in self.bins:
+            if name not in declared:
+                edges = bin_edges(text)
+                features.append(Feature(name, bins=edges, null_level=nulls.get(name)))
         plan = evolve(
             base,
             requests=name_uniquely(_collect_requests(self.cards, laid)),
@@ -464,6 +472,23 @@ class Controls:
         total = laid.budget if unmoved and laid.budget is not None else budget
         shared = divide_budget(plan, total, laid.shares() if same_cards else None)
         return evolve(shared, requests=[*shared.requests, *laid.others])
+
+    def choose_missing(self, plan: Plan) -> Plan:
+        """Return a plan with what was chosen about missing values of its outcomes."""
+        columns = list_outcomes(plan)
+        choices = {name: way for name, way in self.missing if name in columns}
+        return with_missing(plan, choices) if choices else plan
+
+
+def list_outcomes(plan: Plan) -> list[str]:
+    """Return the columns of the data that hold the private outcomes of a plan.
+
+    >>> import semidp
+    >>> list_outcomes(Plan([semidp.proportion("ok=Y", by="ward")]))
+    ['ok']
+    """
+    shares = {f"{column}={value}": column for column, value in plan.value_shares}
+    return list(dict.fromkeys(shares.get(column, column) for column in plan.outcomes))
 
 
 def _collect_requests(cards: Sequence[Card], laid: LaidOut) -> list[Any]:

@@ -19,7 +19,7 @@ import socket
 import tempfile
 import traceback
 import webbrowser
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from importlib.resources import files
 from pathlib import Path
@@ -49,6 +49,7 @@ from semidp.present.explore.controls import (
     card_controls,
     laid_out,
     list_offered_fields,
+    list_outcomes,
     variants,
 )
 from semidp.present.explore.plan_forecasts import PlanForecasts
@@ -180,7 +181,9 @@ class Page:
         if removed:
             fields = _remove_control(fields, removed)
         try:
-            plan, controls = self._plan(fields)
+            controls = Controls.of_form(fields, self.desk.columns)
+            plan = controls.plan(base, self.desk.columns)
+            chosen = controls.choose_missing(plan)
         except SemidpError as error:
             return self._render(
                 "form.html.j2",
@@ -196,9 +199,11 @@ class Page:
         if extra:
             totals = (*controls.totals, tuple(extra.split(",")))
             plan = evolve(controls, totals=totals).plan(base, self.desk.columns)
+            chosen = controls.choose_missing(plan)
         scenarios = [] if add == "forget" else self._scenarios(fields)
-        form = self._form(plan, add)
-        return self._render("form.html.j2", **form, **self._results(plan, scenarios))
+        # The cards show the plan without these choices, which are kept beside it.
+        form = self._form(plan, add, dict(controls.missing))
+        return self._render("form.html.j2", **form, **self._results(chosen, scenarios))
 
     def results(self, fields: Fields) -> str:
         """Return what the chosen plan would publish, with the parts of the form that depend on
@@ -212,6 +217,8 @@ class Page:
             )
         shown = self._results(plan, self._scenarios(fields))
         shown["controls"] = controls
+        shown["outcomes"] = list_outcomes(controls.plan(self._base(fields), self.desk.columns))
+        shown["missing"] = dict(controls.missing)
         shown["amount"] = plain(controls.amount)
         shown["oob"] = True
         return self._render("results.html.j2", **shown)
@@ -296,14 +303,17 @@ class Page:
 
     def _plan(self, fields: Fields) -> tuple[Plan, Controls]:
         controls = Controls.of_form(fields, self.desk.columns)
-        return controls.plan(self._base(fields), self.desk.columns), controls
+        plan = controls.plan(self._base(fields), self.desk.columns)
+        return controls.choose_missing(plan), controls
 
     def _scenarios(self, fields: Fields) -> list[tuple[str, Plan]]:
         names = [value for name, value in fields if name == "scenario-name"]
         plans = [_read(value) for name, value in fields if name == "scenario"]
         return list(zip(names, plans, strict=False))[-MOST_SCENARIOS:]
 
-    def _form(self, plan: Plan, add: str = "") -> dict[str, Any]:
+    def _form(
+        self, plan: Plan, add: str = "", missing: Mapping[str, str] | None = None
+    ) -> dict[str, Any]:
         source = self.desk.source
         columns = self.desk.columns
         controls = Controls.of_plan(plan, columns)
@@ -322,6 +332,8 @@ class Page:
         form["readable"] = readable if source else None
         form["last"] = len(LADDER) - 1
         form["others"] = [request.name for request in laid_out(plan, columns).others]
+        form["outcomes"] = list_outcomes(plan)
+        form["missing"] = missing or {}
         form["source"] = Path(source).name if source else None
         form["protection"] = plan.protection
         form["checked_id"] = plan.id
@@ -342,8 +354,8 @@ class Page:
             prepared, outlook = self.desk.prepare_forecast(plan)
         except SemidpError as error:
             values["error"] = name_options(error.message)
-            values["can_declare"] = error.needs == "levels"
-            if error.needs in ("levels", "nested levels"):
+            values["can_declare"] = error.needs in ("levels", "null level")
+            if error.needs in ("levels", "nested levels", "null level"):
                 values["hidden"] = error.names
             return values
         seen = outlook.document
