@@ -271,10 +271,11 @@ class ZCDP(OneNumber):
         linear = (2 * orders + 1) * rho
         best_for = linear + np.log(orders) - np.log1p(orders)
         y = np.interp(epsilons, best_for, orders)
-        log_y, log_x = np.log(y), np.log1p(y)
+        log_x = np.log1p(y)
         moment = y * (rho * (1 + y) - epsilons)
-        exponent = moment + y * (log_y - log_x) - log_x
-        size = 1 + y * (rho * (1 + y) + epsilons)
+        # y ln(1 - 1/x): a difference of two logarithms would lose digits for large orders
+        exponent = moment - y * np.log1p(1 / y) - log_x
+        size = 1 + log_x + y * (rho * (1 + y) + epsilons)
         with np.errstate(over="ignore"):
             powers = np.exp(exponent + 16 * ROUNDOFF * size)
             bounds: Floats = np.nextafter(powers, np.inf)
