@@ -203,6 +203,17 @@ def test_a_mean_without_bounds_is_unreadable(tmp_path: Path) -> None:
         check.check_release(write(tmp_path / "r", release), 0.1)
 
 
+def test_a_name_that_the_plan_has_twice_is_unreadable(tmp_path: Path) -> None:
+    """The second result was checked with the bounds of the first one, and confirmed."""
+    exact = {"adjacency": "exchange", "mean": MEAN_AGE}
+    release = document([SEX, AGES], [SEX_40, BAND_40], ("mu", "1"), "250", **exact)
+    wider = {**release["plan"]["group"][0], "bounds": ["0", "900"], "grid": 900}
+    release["plan"]["group"].append(wider)
+    release["groups"] *= 2
+    with pytest.raises(check.Unreadable, match="twice"):
+        check.check_release(write(tmp_path / "r", release), 0.1)
+
+
 def test_results_in_another_shape_are_not_covered(tmp_path: Path) -> None:
     release = document([SEX], [], ("mu", "2"), "1", a=1, table="sex", n=10)
     release["more"] = {"one": {"noise": {"law": "none"}}}

@@ -63,7 +63,11 @@ TESTS: dict[str, tuple[str, ...]] = {
         *("tests/laws/test_tradeoff.py", "tests/test_accounting.py"),
         "tests/laws/test_exact_curves.py",
     ),
-    "scales": ("src/semidp/promise/mechanisms", "tests/mechanisms", "tests/twins/test_guard.py"),
+    "scales": (
+        *("src/semidp/promise/mechanisms", "tests/mechanisms", "tests/twins/test_guard.py"),
+        *("tests/products/test_charges.py", "tests/products/test_guarantee.py"),
+        *("tests/products/test_one_table.py", "tests/grouped/test_quantile_choice.py"),
+    ),
     "norms": ("src/semidp/promise/sensitivity", "src/semidp/promise/spaces", "tests/laws"),
     "costs": (
         *("src/semidp/promise/sensitivity", "tests/laws/test_exchange_costs.py", "tests/products"),
@@ -71,7 +75,8 @@ TESTS: dict[str, tuple[str, ...]] = {
     ),
     "charges": (
         *("src/semidp/promise/accounting", "tests/test_ledger.py", "tests/test_accounting.py"),
-        *("tests/test_ledger_rebasing.py", "tests/series"),
+        *("tests/test_ledger_rebasing.py", "tests/series", "tests/test_adaptive_budgets.py"),
+        *("tests/laws/test_charged_numbers.py", "tests/partitions/test_lifecycle.py"),
     ),
 }
 SWAPS: dict[type[ast.AST], tuple[str, type[ast.AST], str]] = {
