@@ -118,7 +118,11 @@ def find_unsaid(before: Mapping[str, str], now: Mapping[str, str], changes: str)
     """Return the entries that were added, removed or changed, and that no line names in code."""
     quoted = " ".join(re.findall(r"`([^`]*)`", changes))
     different = [name for name in {**before, **now} if before.get(name) != now.get(name)]
-    return [name for name in different if not _is_named(name, quoted)]
+    named = [name for name in different if _is_named(name, quoted)]
+    # What belongs to a command or a class that is new or gone needs no line of its own.
+    whole = [name for name in named if name not in before or name not in now]
+    covered = tuple(f"{name}{mark}" for name in whole for mark in (" ", "."))
+    return [name for name in different if name not in named and not name.startswith(covered)]
 
 
 def _is_named(entry: str, quoted: str) -> bool:

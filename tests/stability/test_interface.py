@@ -57,6 +57,10 @@ def test_a_change_that_nobody_wrote_down_is_found(
     line = "- `semidp.release` takes less; `Release.part` and the key `title` are gone."
     assert interface.find_unsaid(now, changed, line) == []
     # another name that contains it, or words outside of code, say nothing
+    assert interface.find_unsaid({}, {"semidp new": "", "semidp new --x": ""}, "`semidp new`") == []
+    assert interface.find_unsaid(
+        {"semidp new": ""}, {"semidp new": "", "semidp new --x": ""}, "`semidp new`"
+    ) == ["semidp new --x"]
     other = "- `semidp.released`, `Release.partition`, title, `subtitle` and `title-page` changed."
     assert interface.find_unsaid(now, changed, other) == found
 
