@@ -86,6 +86,7 @@ def test_the_examples_of_help_run_one_after_another(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SEMIDP_SIGN_PASSWORD", "")
     assert run(["demo", "--data", "people.csv"]) == 0
     (tmp_path / "sexes.csv").write_text("sex,count\nf,40\nm,60\n")
     for name, budget in (("plan1", 'mu = "1"'), ("plan2", 'rho = "1/2"')):

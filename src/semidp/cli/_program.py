@@ -185,14 +185,11 @@ COMMANDS: dict[Callable[..., None], tuple[str, tuple[str, ...]]] = {
     ),
     sign: (
         "approve a plan before data are read",
-        (
-            "semidp plan sign plan1.toml --key officer.key",
-            "semidp release people.csv --plan plan1.toml --approved officer.key.pub --out approved",
-        ),
+        ("semidp plan sign plan1.toml --key officer.key",),
     ),
     check_approval: (
         "whether a plan and a release were approved",
-        ("semidp plan check plan1.toml officer.key.pub approved",),
+        ("semidp plan check plan1.toml officer.key.pub",),
     ),
     explore: (
         "a page that shows what a plan would publish",
