@@ -199,6 +199,7 @@ ALWAYS_REFUSED = [
     ("hash(age) > 1", {}, r"does not know that of hash\(\)"),
     ("regexp_matches(age, '1')", {}, "does not know that of"),
     ("try_cast(age AS INTEGER) = 1", {}, "does not know that of"),
+    ("length(repeat(row, 1000000000)) > 3", {}, r"does not know that of repeat\(\)"),  # a gigabyte
     ("age < '9'", {}, "orders 'age' by a number in quotes"),
     ("paid = 'true'", {}, "true or false in quotes"),
     ("age = 1 OR age = 'x' || 2", {}, "needs text where a number stands"),
