@@ -319,3 +319,13 @@ def test_linked_files_of_several_periods_are_not_pooled():
         account.add_charge(made.guarantee, "homes", (), pooled)
     single = Periods.from_text("2026Q1", "quarter")
     assert account.add_charge(made.guarantee, "homes", (), single).charges
+
+
+def test_pooled_data_protect_a_record_of_each_period():
+    """A person in two quarters has two records in both, and any 1 record is no promise to them."""
+    account = SeriesAccount(Budget.zcdp(9), Series("quarter", Attendance(2)))
+    pooled = Periods.from_text("2026Q1..2026Q4", "quarter")
+    guarantees = [Guarantee(STATES, Ball(a, Protection("person", 4)), zcdp("0.1")) for a in (1, 2)]
+    with pytest.raises(Refused, match=r"protects any 1 record .*, and its periods together more"):
+        account.add_charge(guarantees[0], "a table", (), pooled)
+    assert account.add_charge(guarantees[1], "a table", (), pooled).charges

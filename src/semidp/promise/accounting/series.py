@@ -513,21 +513,23 @@ class SeriesAccount:
                 )
 
     def _refuse_pooled_too_small(self) -> None:
-        """Refuse pooled releases whose promise is about fewer records than their periods' own."""
+        """Refuse pooled releases whose promise is about fewer records than their periods' own, and
+        than one of each.
+        """
         singles: dict[int, int] = {}
         for periods, account in self.counted.items():
             if not periods.is_pooled and account.adjacency is not None:
-                largest = singles.get(periods.numbers[0], 0)
+                largest = singles.get(periods.numbers[0], 1)
                 singles[periods.numbers[0]] = max(largest, account.adjacency.a)
         for periods, account in self.counted.items():
             adjacency = account.adjacency
             if not periods.is_pooled or adjacency is None or not adjacency.protects_groups:
                 continue
-            own = {number: singles.get(number, 0) for number in periods.numbers}
+            own = {number: singles.get(number, 1) for number in periods.numbers}
             if adjacency.a < self.attendance.find_largest_sum(own):
                 raise Refused(
-                    f"the release of {periods} protects any {adjacency.a} records, and its"
-                    " periods together more: release the pooled records for a larger number"
+                    f"the release of {periods} protects {adjacency}, and its periods together"
+                    " more: release the pooled records for a larger number"
                 )
 
     def _refuse_beyond_budget(self, label: str, periods: Periods) -> None:
