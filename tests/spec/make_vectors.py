@@ -425,7 +425,8 @@ def make_conversions() -> Iterator[Case]:
         ("1/100", "1/4", "1", "6", "25"), ("0", "1/2", "2", "6")
     ):
         value = digits(gaussian_delta(Fraction(mu_squared), Fraction(epsilon)))
-        yield {"from": "gaussian", "mu_squared": mu_squared, "epsilon": epsilon, "delta": value}
+        case = {"find": "delta", "from": "gaussian", "mu_squared": mu_squared}
+        yield {**case, "epsilon": epsilon, "delta": value}
     for mu_squared, delta in itertools.product(("1/100", "1", "6"), deltas):
         low, high = Fraction(0), Fraction(64)
         for _ in range(100):
@@ -433,27 +434,30 @@ def make_conversions() -> Iterator[Case]:
             is_above = gaussian_delta(Fraction(mu_squared), middle) > real(delta)
             low, high = (middle, high) if is_above else (low, middle)
         found = real(high) if low else mpmath.mpf(0)
-        yield {
-            "from": "gaussian",
-            "mu_squared": mu_squared,
-            "delta": delta,
-            "epsilon": digits(found),
-        }
+        case = {"find": "epsilon", "from": "gaussian", "mu_squared": mu_squared}
+        yield {**case, "delta": delta, "epsilon": digits(found)}
     for rho, delta in itertools.product(("1/100", "1/10", "1/2", "2.56", "10.24"), deltas):
         value = digits(zcdp_epsilon(Fraction(rho), Fraction(delta)))
-        yield {"from": "zcdp", "rho": rho, "delta": delta, "epsilon": value}
+        case = {"find": "epsilon", "rho": rho, "delta": delta}
+        yield {**case, "from": "zcdp", "epsilon": value}
         paper = real(rho) + 2 * mpmath.sqrt(real(rho) * mpmath.log(1 / real(delta)))
-        yield {"from": "zcdp, simple", "rho": rho, "delta": delta, "epsilon": digits(paper)}
+        yield {**case, "from": "zcdp, simple", "epsilon": digits(paper)}
     for epsilon in ("1/10", "1/2", "1", "2", "5"):
         e = real(epsilon)
         mu = 2 * mpmath.sqrt(2) * mpmath.erfinv(mpmath.tanh(e / 2))
-        yield {"from": "pure", "epsilon": epsilon, "mu": digits(mu)}
+        yield {"find": "mu", "from": "pure", "epsilon": epsilon, "mu": digits(mu)}
         rho = min(Fraction(epsilon) ** 2 / 2, Fraction(epsilon))
-        yield {"from": "pure", "epsilon": epsilon, "rho": str(rho)}
+        yield {"find": "rho", "from": "pure", "epsilon": epsilon, "rho": str(rho)}
     for epsilon, delta, k in itertools.product(("1/2", "1"), ("0", "1e-6"), (2, 3)):
         e, d = real(epsilon), real(delta)
         grown = d * mpmath.expm1(k * e) / mpmath.expm1(e)
-        case = {"from": "approximate", "epsilon": epsilon, "delta": delta, "group": k}
+        case = {
+            "find": "group",
+            "from": "approximate",
+            "epsilon": epsilon,
+            "delta": delta,
+            "group": k,
+        }
         yield {**case, "group_epsilon": str(k * Fraction(epsilon)), "group_delta": digits(grown)}
 
 

@@ -31,7 +31,7 @@ NOT_COVERED = {
     "others": ("mean-of-exact-bands/r", "odds-ratio/r", "regress-two/r", "table-circle/r"),
 }
 """The golden releases that 150 lines do not cover, and why."""
-QUICK = ("table-mu", "several-exchange", "nested-exchange", "several-requests")
+QUICK = ("table-mu", "nested-exchange", "several-requests")
 LONG = [name for name in SCENARIOS if name not in QUICK]
 CASES = [*QUICK, *(pytest.param(name, marks=pytest.mark.long) for name in LONG)]
 

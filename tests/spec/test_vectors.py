@@ -101,10 +101,10 @@ def adjacency_of(case: Case, space: Dataspace) -> Adjacency:
     return Exchange.from_dataspace(space) if named == "exchange" else Ball(int(named))
 
 
-THIRDS = pytest.mark.parametrize(
-    "part", [0, *(pytest.param(k, marks=pytest.mark.long) for k in (1, 2))]
+SIXTHS = pytest.mark.parametrize(
+    "part", [0, *(pytest.param(k, marks=pytest.mark.long) for k in range(1, 6))]
 )
-"""A third of the cases of what takes seconds; `make test-long` runs the others."""
+"""A sixth of the cases of what takes seconds; `make test-long` runs the others."""
 
 
 # --- the package ----------------------------------------------------------------------------------
@@ -115,9 +115,9 @@ def test_reach() -> None:
         assert semi_adjacency(build_space(case)).worst_case == case["a"], case
 
 
-@THIRDS
+@SIXTHS
 def test_norms(part: int) -> None:
-    refused, cases = 0, load("norms")[part::3]
+    refused, cases = 0, load("norms")[part::6]
     for case in cases:
         space = build_space(case)
         expected = (case["l1"], case["l2_squared"], case["linf"])
@@ -172,10 +172,10 @@ def test_sums_and_ranks() -> None:
     assert min(equal.values()) >= 54, equal
 
 
-@THIRDS
+@SIXTHS
 def test_residuals(part: int) -> None:
     equal = 0
-    for case in load("residuals")[part::3]:
+    for case in load("residuals")[part::6]:
         space = build_space(case)
         tables = [name_features(features) for features in case["residuals"]]
         expected = Fraction(case["cost"])
@@ -190,7 +190,7 @@ def test_residuals(part: int) -> None:
             bound = product.costs.joint(dict.fromkeys(views, Fraction(1)))
             assert bound >= expected, case
             equal += bound == expected
-    assert equal >= 7
+    assert equal >= 3
 
 
 def test_linked() -> None:
@@ -284,8 +284,7 @@ def test_conversions() -> None:
                 if source == "gaussian"
                 else zcdp(case["rho"])
             )
-            asked = "epsilon" if source == "zcdp" or len(case["delta"]) < 6 else "delta"
-            if asked == "epsilon":
+            if case["find"] == "epsilon":
                 assert is_just_above(curve.epsilon(case["delta"]), case["epsilon"]), case
             else:
                 assert is_just_above(curve.delta(case["epsilon"]), case["delta"]), case
@@ -293,7 +292,7 @@ def test_conversions() -> None:
             assert is_just_above(zcdp_epsilon_paper(case["rho"], case["delta"]), case["epsilon"])
         elif source == "pure":
             curve = approximate(case["epsilon"])
-            if "mu" in case:
+            if case["find"] == "mu":
                 assert is_just_above(float(pure_to_gdp(case["epsilon"])), case["mu"]), case
             else:
                 assert curve.implied_rho() == Fraction(case["rho"])
@@ -402,10 +401,10 @@ def build_public(check: Any, case: Case) -> Any:
     return public
 
 
-@THIRDS
+@SIXTHS
 def test_the_checker_runs_the_vectors(checker: Any, part: int) -> None:
     counts = Counter[str]()
-    for case in load("reach")[part::3]:
+    for case in load("reach")[part::6]:
         public = checker.drop_empty_levels(build_public(checker, case))
         low, high, _ = checker.find_reach(public)
         assert low <= max(case["a"], 1), case
@@ -415,7 +414,7 @@ def test_the_checker_runs_the_vectors(checker: Any, part: int) -> None:
         tables = checker.list_tables(public, records, 10_000, math.inf)
         assert checker.list_reach(tables) == case["a"], case
         counts["reach"] += 1
-    for case in load("norms")[part::3]:
+    for case in load("norms")[part::6]:
         depths = tuple(int(f in case["table"]) for f in range(len(case["levels"])))
         try:
             length, square = bound_costs(checker, case).norms(checker.Query("table", depths))
@@ -426,7 +425,7 @@ def test_the_checker_runs_the_vectors(checker: Any, part: int) -> None:
         assert case["l2_squared"] <= square, case
         counts["norms"] += 1
         counts["norms, equal"] += case["l2_squared"] == square
-    for case in load("residuals")[part::3]:
+    for case in load("residuals")[part::6]:
         weighted = []
         for features in case["residuals"]:
             depths = tuple(int(f in features) for f in range(len(case["levels"])))
@@ -436,7 +435,7 @@ def test_the_checker_runs_the_vectors(checker: Any, part: int) -> None:
     check_conversions(checker, counts, part)
     assert counts["norms, equal"] >= 0.8 * counts["norms"]
     del counts["norms, equal"]
-    assert counts.total() >= 190, counts
+    assert counts.total() >= 95, counts
 
 
 def bound_costs(checker: Any, case: Case) -> Any:
@@ -446,8 +445,8 @@ def bound_costs(checker: Any, case: Case) -> Any:
 
 
 def check_conversions(checker: Any, counts: Counter[str], part: int) -> None:
-    for case in load("conversions")[part::3]:
-        if case["from"] == "gaussian" and len(case["delta"]) >= 6:
+    for case in load("conversions")[part::6]:
+        if (case["from"], case["find"]) == ("gaussian", "delta"):
             found = checker.gaussian_delta(Fraction(case["mu_squared"]), Fraction(case["epsilon"]))
             assert is_just_above(found, case["delta"]), case
         elif case["from"] == "zcdp":
@@ -459,7 +458,7 @@ def check_conversions(checker: Any, counts: Counter[str], part: int) -> None:
         else:
             continue
         counts["conversions"] += 1
-    for case in load("compositions")[part::3]:
+    for case in load("compositions")[part::6]:
         pures = [checker.Guarantee("epsilon", Fraction(e)) for e in case.get("pure", [])]
         squares = [checker.Guarantee("mu", Fraction(m)) for m in case.get("mu_squared", [])]
         rhos = [checker.Guarantee("rho", Fraction(r)) for r in case.get("rho", [])]
