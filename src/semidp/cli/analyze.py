@@ -155,9 +155,8 @@ def analyze(
     """Say what publishing some totals exactly means: how many records move together, and how much
     noise that takes.
 
-    Without a budget the noise is shown for epsilon = 1, mu = 1 and rho = 1/2. Without data it
-    answers from declared levels and the public --totals; where those are not known either, for the
-    worst totals that there may be.
+    Without a budget the noise is shown for epsilon = 1, mu = 1 and rho = 1/2. Without data, it uses
+    the declared levels and the public --totals, or the worst possible totals if none are given.
     """
     settings = options.given
     if propose_tables:
@@ -455,16 +454,16 @@ def compare(
     *,
     plans: list[Path] = argument("Two plans or more (TOML or JSON).", "PLAN PLAN..."),
     data: o.Text = option(
-        "The data, as for release; only what a plan publishes exactly is read. Else --totals, or"
-        " any totals.",
+        "The data, as for release; only what a plan publishes exactly is read. Without data:"
+        " --totals, or any totals.",
         "DATA",
     ),
     totals: list[Path] | None = o.TOTALS,
     options: Annotated[o.Options, ("from_table", *o.BUDGET, "set")],
     printing: o.Printing,
 ) -> None:
-    """Put plans side by side: the error of every table, the guarantee, and what it would be said to
-    be.
+    """Put plans side by side: the error of every table, the guarantee, and what would be announced
+    if the exact totals were forgotten.
 
     A budget here is for plans that have none. Nothing is drawn, spent or written.
     """

@@ -82,7 +82,8 @@ def audit(
         "For a plan: the data, of which only the public totals are used.", "DATA"
     ),
     outputs: list[Path] | None = option(
-        "A CSV or Parquet file of outputs, one a row; twice, for two adjacent datasets.", "FILE"
+        "A CSV or Parquet file of outputs, one per row; give it twice, for two adjacent datasets.",
+        "FILE",
     ),
     pair: Path | None = option(
         "A JSON file of two datasets [first, second]: for a plan or a release lists of records to"
@@ -99,10 +100,10 @@ def audit(
         "Attack on the pairs of one person with up to N records.", "N", min=1
     ),
     samples: int | None = option(
-        "Outputs to draw for each of the two tables; else what a minute allows.", min=1
+        "Outputs to draw for each of the two tables (default: as many as a minute allows).", min=1
     ),
     seed: int | None = option("Repeat the same audit.", min=0),
-    out: Path | None = option("Draw the attacks beside the claim in this PNG file."),
+    out: Path | None = option("Draw the attacks and the claim in this PNG file."),
     force: bool = o.FORCE,
     printing: o.Printing,
 ) -> None:
@@ -111,11 +112,11 @@ def audit(
 
     The mechanism is calibrated again and run on two tables with the published totals that differ as
     much as may be; the noise in each published cell is compared with the standard error that is
-    stated for it. A claim that is convicted is wrong but for a chance of 1 in 1,000; one that
-    survives is not thereby proved. An audit is inconclusive (exit code 3) where it would not
-    convict the same mechanism with 20% less noise in half of the cases: draw more samples. For
-    linked members and units costs are bounds that no pair attains, so that more than 20% is taken
-    away; the line `power` says how much.
+    stated for it. A claim that holds is convicted with probability at most 1 in 1,000; one that
+    survives is not proved by that. An audit is inconclusive (exit code 3) if it would convict the
+    same mechanism with 20% less noise in fewer than half of the cases: draw more samples. For
+    linked members and units, costs are bounds that no pair attains, so more than 20% is taken away;
+    the line `power` says how much.
 
     With --pair the attack is on two datasets of your own, [[{"sex": "f", …}, …], [{"sex": "m", …},
     …]]: each record an object with a value for every column of the release. They must have its

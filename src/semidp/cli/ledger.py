@@ -35,7 +35,7 @@ def ledger(
     unit: o.Text = option(
         "Open it for releases of several periods: year, quarter, month or week.", "UNIT", "--series"
     ),
-    each_person: int | None = option("A person is in at most so many periods.", "N", min=1),
+    each_person: int | None = option("The most periods that one person is in.", "N", min=1),
     consecutive: bool = flag(
         "--consecutive", "These lie within so many consecutive calendar periods."
     ),
@@ -54,8 +54,8 @@ def ledger(
 ) -> None:
     """Show what a ledger has spent; with a budget, open a new one.
 
-    With --check, say of each release whether its charge, and all before it, are still there as they
-    were made, for this guarantee and this noise alone: the exit code is 1 where one is not.
+    With --check, say for each release whether its charge and all earlier ones are unchanged,
+    and whether the charge is for its guarantee and its noise. The exit code is 1 if one is not.
     """
     target = options.report_delta
     declared = _declare_series(

@@ -51,9 +51,9 @@ _OPTIONS = (
 def microdata(
     *,
     data: str = o.DATA,
-    out: Path | None = option("The CSV file to write, one record a line."),
+    out: Path | None = option("The CSV file to write, one record per line."),
     release: Path | None = option(
-        "Folder of the release (default: beside the records, such as people_release).", "FOLDER"
+        "Folder of the release (default: next to the records, such as people_release).", "FOLDER"
     ),
     columns: o.Text = option("Columns of the records, such as age,sex (default: all).", "NAMES"),
     ordered: o.Text = option(
@@ -64,7 +64,7 @@ def microdata(
         'What holds in every record: "retired implies age >= 50", "start <= end".', "RULE"
     ),
     files: int = option(
-        "Write several files, each near its own draw of the noise.", "NUMBER", default=1
+        "Write several files, each close to its own draw of the noise.", "NUMBER", default=1
     ),
     seconds: float = option("How long records are swapped.", "NUMBER", default=SECONDS),
     options: Annotated[o.Options, _OPTIONS],

@@ -407,9 +407,9 @@ def combine(
 ) -> None:
     """Combine several releases of the same records into one, at no cost in privacy.
 
-    Every table of any of them has the best linear unbiased estimate from all that was measured, its
-    standard errors, and whole numbers; exact totals of each bind all. So have distributions of one
-    outcome on the same grid and lines. Linked members and units are made to agree once more. The
+    Each table gets the best linear unbiased estimate from all measurements, its standard
+    errors, and whole numbers that match the exact totals of all releases. So do distributions
+    of one outcome on the same grid and lines. Linked members and units are made to agree again. The
     guarantee is that of all releases together. The folder holds the releases, too, so that `semidp
     show` computes everything again; `intervals`, `test`, `model` and `synthesize` read it like any
     release.

@@ -28,19 +28,19 @@ def resume(
     *,
     out: Path = OUT,
     data: str | None = argument(
-        "Its records, where not all are measured and they are in no file of this machine.",
+        "The data, if some parts were not measured and no local file holds them.",
         "[DATA]",
         None,
     ),
-    ledger: Path | None = option("The ledger that it was begun with, where that was moved."),
+    ledger: Path | None = option("The ledger of the release, if it was moved."),
     # what it was begun with says how its files are read
     printing: o.Printing,
 ) -> None:
     """Finish a release that was killed or failed: nothing is drawn or charged a second time.
 
-    What was measured was stored before anything was published, so that a release in one piece needs
-    no records any more. By parts, those that are not measured yet are read again: the records must
-    be the same.
+    Measurements are stored before anything is published, so a release in one piece needs no
+    data. A release by parts reads the parts again that were not measured; their records must be
+    the same.
     """
     left = Unfinished.from_notes(out)
     if left is None:
@@ -104,7 +104,7 @@ def _open_records(
 def discard(
     *,
     out: Path = OUT,
-    ledger: Path | None = option("The ledger that was charged, where that was moved."),
+    ledger: Path | None = option("The ledger of the release, if it was moved."),
     printing: o.Printing,
 ) -> None:
     """Write off a release that was not finished: remove what it has left, and tell its ledger.

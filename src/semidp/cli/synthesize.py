@@ -43,33 +43,33 @@ _ENDINGS = {
 def synthesize(
     *,
     folder: Path = o.RELEASE,
-    out: Path | None = option("The CSV file to write, one record a line."),
+    out: Path | None = option("The CSV file to write, one record per line."),
     seconds: float = option(
-        "How long records are swapped to bring tables closer that are not decomposable.",
+        "How long to swap records if the tables are not decomposable.",
         "NUMBER",
         default=SECONDS,
     ),
     files: int = option(
-        "Write several files, each near its own draw of the noise, to see how much noise there is.",
+        "Write several files, each close to its own draw of the noise, to show how much noise"
+        " there is.",
         "NUMBER",
         default=1,
     ),
     units_out: Path | None = option(
-        "Of linked tables: the CSV file of units, beside that of members in --out."
+        "For linked tables: the CSV file of units, next to that of members in --out."
     ),
-    seed: int | None = option(
-        "Match and swap records the same way again, where the time does not end it.", min=0
-    ),
+    seed: int | None = option("Repeat the same matches and swaps, unless time runs out.", min=0),
     force: bool = o.FORCE,
     printing: o.Printing,
 ) -> None:
-    """Write synthetic records that have every exact total of a release to the person, and come near
-    its tables.
+    """Write synthetic records that match every exact total of a release and come close to its
+    tables.
 
-    Only the published numbers are used: no budget is spent. Where the tables are decomposable, the
-    records have every published count too. Elsewhere pairs of records exchange values where that
-    brings the tables closer; Ctrl-C ends that and writes the best so far. A file beside the records
-    says what they are. --force replaces records that this command wrote, and no other file.
+    Only the published numbers are used: no budget is spent. If the tables are decomposable, the
+    records match every published count, too. If not, pairs of records exchange values as long as
+    that brings the tables closer; Ctrl-C stops this and writes the best records so far. A file next
+    to the records says what they are. --force replaces records that this
+    command wrote, and no other file.
     """
     if out is None:
         raise InputError("say where to write the records: --out people.csv")
