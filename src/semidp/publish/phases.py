@@ -25,6 +25,7 @@ from semidp.promise.spaces.adjacency import Adjacency
 from semidp.promise.spaces.dataspace import Dataspace, Margin, regroup_table
 from semidp.promise.tradeoff.budget import Budget
 from semidp.publish.level_bins import (
+    BINS,
     Floats,
     Microdata,
     choose_bins,
@@ -42,6 +43,7 @@ from semidp.publish.statistics.tables.request import TablesRequest
 from semidp.publish.survey import public_scope
 
 _FIRST_SHARE = Fraction(7, 20)  # of the budget, for one-way tables where nothing is exact
+_MOST_CELLS = 10**8  # of a pair on all levels, which is counted once and held
 _TARGET_WEIGHT = 9  # of the variance of pairs with a target, against that of others
 
 
@@ -261,6 +263,25 @@ def plan_pairs(
     return whole, replace(again, disclosures=scope.disclosures, persons=scope.persons)
 
 
+def _refuse_what_has_no_second_phase(asked: Microdata, dataspace: Dataspace) -> None:
+    """Refuse before the charge what the second phase would refuse after it."""
+    if not dataspace.n:
+        raise Refused("there are no records in the data, so that no microdata are made of them")
+    taken = {name for feature in dataspace.schema.features for name in feature.names}
+    for name in asked.columns:
+        if f"{name}{BINS}" in taken:
+            raise InputError(
+                f"bins of {name!r} would be called {name}{BINS}, which is a column already: rename"
+                " that column"
+            )
+    sizes = sorted(len(find_feature(dataspace.schema, name).levels) for name in asked.columns)
+    if sizes[-1] * sizes[-2] > _MOST_CELLS:
+        raise InputError(
+            f"two columns have {sizes[-2]:,} and {sizes[-1]:,} levels, too many to count their"
+            " pairs: declare bins for numbers or dates, or coarser levels"
+        )
+
+
 def prepare_phases(plan: Plan, asked: Microdata, scope: Scope, reader: Reader) -> Prepared:
     """Return the first phase of a plan for microdata, calibrated and read, with the guarantee of
     both phases.
@@ -271,6 +292,7 @@ def prepare_phases(plan: Plan, asked: Microdata, scope: Scope, reader: Reader) -
             " them by themselves"
         )
     dataspace = scope.dataspace
+    _refuse_what_has_no_second_phase(asked, dataspace)
     first = one_way_requests(asked, dataspace.schema, plan.invariants)
     names = [
         pair

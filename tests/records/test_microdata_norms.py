@@ -1,0 +1,111 @@
+"""Brute force of what microdata claim: the norms of one-way tables and of pairs on bins, next to
+exact and joint totals, impossible cells and nested bins.
+"""
+
+import itertools
+from functools import cache
+
+import numpy as np
+import pytest
+
+import semidp as sd
+from semidp import Budget, Feature, Plan
+from semidp.promise.confidential import reveal
+from semidp.promise.mechanisms.residual_laws import SharedNoise
+from semidp.promise.noise.randomness import SeededRandomness
+from semidp.promise.schema.schema import StructuralZero, Table
+from semidp.publish.level_bins import Microdata
+
+FEATURES = [Feature("age", ["0", "1", "2"]), Feature("job", ["x", "y"]), Feature("sex", ["f", "m"])]
+NAMES = ("age", "job", "sex")
+PEOPLE = [("0", "x", "f"), ("2", "y", "f"), ("1", "y", "m")]
+NO_CHILD_MINES = StructuralZero.from_pattern({"age": "0", "job": "y"})
+
+
+class Counted:
+    """The tables of one dataset."""
+
+    def __init__(self, schema, counts):
+        self.whole = Table(schema, counts)
+
+    def table(self, features):
+        return self.whole.margin(tuple(features))
+
+    def tables(self, features):
+        return [self.table(names) for names in features]
+
+
+def count(schema, records):
+    counts = np.zeros(schema.shape, dtype=np.int64)
+    for record in records:
+        place = tuple(
+            [path[-1] for path in feature.paths()].index(record[NAMES.index(feature.name)])
+            for feature in schema.features
+        )
+        counts[place] += 1
+    return counts
+
+
+@cache
+def largest_cost(exact, zeros):
+    """The largest Σ (difference / σ)² of two datasets that the ball compares, what is claimed of
+    it, and how many datasets agree with the totals.
+    """
+    asked = Microdata(NAMES, Budget.zcdp(1), ordered=["age"])
+    plan = Plan([], exact, FEATURES, microdata=asked, structural_zeros=[*zeros])
+    data = {name: [record[at] for record in PEOPLE] for at, name in enumerate(NAMES)}
+    done = sd.run(plan, data, SeededRandomness(3))
+    schema = done.scope.dataspace.schema
+    assert any(len(feature.names) == 2 for feature in schema.features), "there are no bins"
+    cells = itertools.product(["0", "1", "2"], ["x", "y"], ["f", "m"])
+    possible = [cell for cell in cells if not (zeros and cell[:2] == ("0", "y"))]
+    mechanisms = [
+        (request, result.sampling_mechanism(result.recalibrate(request, done.scope)))
+        for request, result in zip(done.plan.requests, done.results, strict=True)
+    ]
+    datasets = []
+    for records in itertools.combinations_with_replacement(possible, len(PEOPLE)):
+        table = count(schema, records)
+        if not all(_agrees(table, margin, schema) for margin in done.scope.dataspace.margins):
+            continue
+        parts = []
+        for request, mechanism in mechanisms:
+            values = reveal(request.read(Counted(schema, table), done.scope, mechanism.space))
+            shared = isinstance(mechanism, SharedNoise)
+            spread = mechanism.entry_variances if shared else float(mechanism.sigma2)
+            parts.append((np.asarray(values, dtype=float) / np.sqrt(spread)).ravel())
+        datasets.append((table, np.concatenate(parts)))
+    worst = 0.0
+    for (one, first), (two, second) in itertools.combinations(datasets, 2):
+        if np.abs(one - two).sum() <= 2 * done.scope.adjacency.a:
+            worst = max(worst, float(((first - second) ** 2).sum()))
+    return worst, 2 * float(done.guarantee.tradeoff.rho), len(datasets)
+
+
+def _agrees(table, margin, schema):
+    whole = Table(schema, count(schema, PEOPLE))
+    counts = Table(schema, table).margin(margin.names).counts
+    return np.array_equal(counts, whole.margin(margin.names).counts)
+
+
+@pytest.mark.parametrize(
+    ("exact", "zeros"),
+    [
+        (("sex",), ()),
+        (("sex", "job"), ()),
+        ((("job", "sex"),), ()),
+        ((), (NO_CHILD_MINES,)),
+        (("sex",), (NO_CHILD_MINES,)),
+        (("age",), ()),
+    ],
+)
+def test_no_pair_of_datasets_costs_more_than_is_claimed(exact, zeros):
+    worst, claimed, datasets = largest_cost(exact, zeros)
+    assert datasets > 5
+    assert 0.1 * claimed < worst <= claimed * (1 + 1e-3)
+
+
+def test_the_twin_less_noise_would_be_found():
+    """With half the noise the largest cost is four times as large, and beyond the claim."""
+    worst, claimed, _ = largest_cost(("sex",), ())
+    assert 4 * worst > claimed * (1 + 1e-3)
