@@ -19,6 +19,15 @@ DRAWS = 300
 LEVEL = 0.95
 LEAST = LEVEL - 4 * math.sqrt(LEVEL * (1 - LEVEL) / DRAWS)
 WARDS = [*"abc"]
+ALL_NOISE_DRAWS = 120
+ALL_NOISE_LEVEL = 0.9
+SHARES = {
+    "median": 0.5,
+    "quantile 0.1": 0.1,
+    "quantile 0.25": 0.25,
+    "quantile 0.75": 0.75,
+    "quantile 0.9": 0.9,
+}
 
 
 def period(source: np.random.Generator, n: int, mean: float) -> dict[str, list[Any]]:
@@ -132,6 +141,89 @@ def coverage_of_weights(mu: float, draws: int = DRAWS) -> dict[str, tuple[float,
     return {name: (float(np.mean(one)), len(one)) for name, one in held.items()}
 
 
+def survey(source: np.random.Generator, n: int, shift: float) -> dict[str, list[Any]]:
+    """Return the records of one period, with answers of every kind."""
+    incomes = source.integers(0, 40, n).tolist()
+    return {
+        "ward": source.choice(WARDS, n, p=[0.5, 0.42, 0.08]).tolist(),
+        "ill": source.choice([*"yn"], n, p=[0.03 + shift, 0.97 - shift]).tolist(),
+        "sex": source.choice([*"fm"], n).tolist(),
+        "days": np.minimum(source.poisson(5 + 10 * shift, n), 30).tolist(),
+        "change": source.integers(-9, 10, n).astype(float).tolist(),
+        "income": [None if source.random() < 0.15 else float(one) for one in incomes],
+    }
+
+
+def plans_of_all_noise() -> dict[str, dict[str, Any]]:
+    """Return what is released, and from which budget, for each kind of noise and statistic."""
+    tables = [sd.table("ward", "ill"), sd.table("ward", "sex"), sd.table("ill", "sex")]
+    income = sd.mean("income", by="ward", bounds=(0, 40))
+    return {
+        "Laplace": {"requests": [sd.table("ward", "ill")], "epsilon": "0.5"},
+        "K-norm": {"requests": [sd.table("ward", "ill", mechanism="knorm")], "epsilon": "1"},
+        "product": {"requests": tables, "mu": 0.7},
+        "exchange": {
+            "requests": [sd.table("ward", "ill", "sex")],
+            "exact": ["ward", "sex"],
+            "mu": 0.7,
+            "adjacency": "exchange",
+        },
+        "sums": {"requests": [sd.total("change", by="ward", bounds=(-9, 9))], "mu": 0.7},
+        "proportions": {"requests": [sd.proportion("ill=y", by="ward")], "mu": 0.7},
+        "exact answers": {"requests": [income], "mu": 1, "missing": {"income": "exact"}},
+        "private answers": {"requests": [income], "mu": 1, "missing": {"income": "private"}},
+        "distributions": {
+            "requests": [sd.distribution("days", by="ward", bounds=(0, 30))],
+            "mu": 1,
+        },
+    }
+
+
+def find_truth(data: dict[str, list[Any]], statistic: str, labels: dict[str, str]) -> float:
+    """Return the true number of a row of changes."""
+    features = [name for name in ("ward", "ill", "sex") if name in labels]
+    keep = np.ones(len(data["ward"]), dtype=bool)
+    for name in features:
+        keep &= np.array(data[name]) == labels[name]
+    if statistic.startswith("sum"):
+        return float(np.array(data["change"])[keep].sum())
+    if statistic.startswith("proportion"):
+        return float((np.array(data["ill"])[keep] == "y").mean())
+    if statistic.startswith("mean"):
+        return float(np.nanmean(np.array(data["income"], dtype=float)[keep]))
+    if statistic.startswith("distribution"):
+        days = np.sort(np.array(data["days"])[keep])
+        return float(days[math.ceil(SHARES[labels["estimate"]] * len(days) - 1e-9) - 1])
+    return float(keep.sum())
+
+
+def coverage_of_all_noise(name: str, draws: int = ALL_NOISE_DRAWS) -> tuple[float, int]:
+    """Return how often intervals of differences hold for one kind of noise, exact totals apart."""
+    source = np.random.default_rng(3)
+    periods = [survey(source, 300, 0.0), survey(source, 340, 0.05)]
+    asked = {"exact": ["ward"], **plans_of_all_noise()[name]}
+    requests = asked.pop("requests")
+    used = {column for request in requests for column in request.features} | {*asked["exact"]}
+    levels = {
+        column: code
+        for column, code in (("ill", "yn"), ("sex", "fm"))
+        if column in used - {*asked["exact"]}
+    }
+    held = []
+    for seed in range(draws):
+        pair = []
+        for place, data in enumerate(periods):
+            noise = SeededRandomness(2 * seed + place)
+            pair.append(sd.release(data, *requests, levels=levels, randomness=noise, **asked))
+        changes = compare_releases(pair, ["1", "2"], ALL_NOISE_LEVEL, SeededRandomness(seed))
+        for row in changes.rows:
+            if row.statistic.startswith("exact"):
+                continue
+            before, after = (find_truth(data, row.statistic, dict(row.labels)) for data in periods)
+            held.append(row.lower - 1e-9 <= after - before <= row.upper + 1e-9)
+    return float(np.mean(held)), len(held)
+
+
 def rows(draws: int = DRAWS) -> Iterator[tuple[str, str, float, int]]:
     """Yield each setting with its coverage and the number of intervals."""
     for mu in (1.0, 0.25):
@@ -139,6 +231,8 @@ def rows(draws: int = DRAWS) -> Iterator[tuple[str, str, float, int]]:
             yield f"change, mu = {mu:g}", name, share, count
         for name, (share, count) in coverage_of_weights(mu, draws).items():
             yield f"weighted total, mu = {mu:g}", name, share, count
+    for name in plans_of_all_noise():
+        yield f"change at {ALL_NOISE_LEVEL}", name, *coverage_of_all_noise(name)
 
 
 if __name__ == "__main__":

@@ -428,7 +428,8 @@ HINTS = {
     "bins": "--bins {first}=,0,18, has no lower and no upper end",
     "null level": (
         "--set null_level={first}=unknown, with --levels {first}=a,b or --bins {first}=0,18,65;"
-        " --where '{first} IS NOT NULL' leaves out rows of totals"
+        " --where '{first} IS NOT NULL' leaves out all rows without it, such as totals; fill merged"
+        " cells in first"
     ),
     "empty": "--set allow_empty=true",
     "two levels": "--where, --bins or --levels",

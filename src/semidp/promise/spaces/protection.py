@@ -88,14 +88,15 @@ class Protection(Encodable):
 
         >>> [
         ...     Protection(name, 2).noun
-        ...     for name in ("patient", "patient_id", "PupilID", "id", "hh_no")
+        ...     for name in ("patient", "patient_id", "PupilID", "id", "pid", "hh_no")
         ... ]
-        ['patient', 'patient', 'pupil', 'person', 'hh']
+        ['patient', 'patient', 'pupil', 'person', 'person', 'hh']
         """
         # a column such as patient_id or PatientID names the patient
         bare = _CAMEL.sub("", _SUFFIX.sub("", self.id))
         words = re.sub(r"[\s_.-]+", " ", bare).strip()
-        return words.lower() if words else "person"
+        # a single letter, as of pid, is no word
+        return words.lower() if len(words) > 1 else "person"
 
     @property
     def units(self) -> str:
