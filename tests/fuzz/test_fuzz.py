@@ -26,7 +26,7 @@ from starlette.testclient import TestClient
 from semidp.cli import run
 from semidp.present.explore.explorer_page import ONE_LINERS
 
-pytestmark = pytest.mark.pictures
+pytestmark = [pytest.mark.pictures, pytest.mark.no_schema]
 
 TIMES = float(os.environ.get("SEMIDP_FUZZ", "0.15"))
 """How many times the inputs of ``make test`` are run."""

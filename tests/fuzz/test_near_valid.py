@@ -33,7 +33,7 @@ from semidp.publish import pipeline
 from tests.fuzz.test_fuzz import HOSTILE, RELEASES, TIMES, check, place, places
 
 __all__ = ["place"]  # a fixture of the other file
-pytestmark = pytest.mark.pictures
+pytestmark = [pytest.mark.pictures, pytest.mark.no_schema]
 
 INPUTS = int(100 * TIMES)
 MEMORY = 10**9

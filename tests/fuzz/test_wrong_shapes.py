@@ -21,6 +21,8 @@ from tests.fuzz.test_fuzz import RELEASES, check, place, places
 
 __all__ = ["place"]
 
+pytestmark = pytest.mark.no_schema
+
 VALUES: tuple[Any, ...] = (None, False, "", [], {}, -1, "1e400", "x" * 100_000)
 BY_SEX = {"column": "age", "by": [["sex"]], "bounds": [0, 100], "level": "0.95", "mu": 1}
 LEVELS = [{"name": "sex", "levels": ["f", "m"]}, {"name": "region", "levels": ["n", "s"]}]

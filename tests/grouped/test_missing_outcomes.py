@@ -279,7 +279,7 @@ def test_the_command_and_its_refusals(tmp_path: Path, capsys: pytest.CaptureFixt
     ):
         assert command([*words, *wrong, "--out", str(tmp_path / "no")]) == 2
         assert reason in capsys.readouterr().err
-    with pytest.raises(InputError, match="by groups, not in"):
+    with pytest.raises(InputError, match="cannot be exact in regression-pay: give where="):
         semidp.release(
             PEOPLE,
             semidp.regression("pay", on=["ward"], bounds=(0, 9)),

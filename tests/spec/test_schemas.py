@@ -154,7 +154,9 @@ def test_writers_are_watched(tmp_path: Path) -> None:
 
 def list_requests(base: type) -> Iterator[Any]:
     for one in base.__subclasses__():
-        if isinstance(getattr(one, "key", None), str) and hasattr(one, "_written"):
+        is_request = isinstance(getattr(one, "key", None), str) and hasattr(one, "_written")
+        # a test may have made a statistic of its own
+        if is_request and one.__module__.startswith("semidp."):
             yield one
         yield from list_requests(one)
 
@@ -202,7 +204,8 @@ def test_choices_are_those_of_the_software(request_key: str, key: str, choices: 
 
 def list_laws(base: type[Mechanism]) -> Iterator[str]:
     for one in base.__subclasses__():
-        if "name" in vars(one):
+        # the naive mechanisms of studies are in no release
+        if "name" in vars(one) and one.__module__.startswith("semidp.promise."):
             yield one.name
         yield from list_laws(one)
 

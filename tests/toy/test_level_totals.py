@@ -42,6 +42,8 @@ from tests.toy.level_totals.kind import KIND
 from tests.toy.level_totals.request import LevelTotalRequest
 from tests.toy.level_totals.space import LevelTotalSpace
 
+pytestmark = pytest.mark.no_schema  # a statistic that no schema knows
+
 SIZES = Feature("size", ["small", "middle", "large"])
 PEOPLE = {"sex": [*"fmmf"] * 10, "size": ["small", "middle", "large", "small"] * 10}
 TOTAL = 30  # ten of the middle, ten of the large

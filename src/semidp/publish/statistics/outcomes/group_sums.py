@@ -222,7 +222,7 @@ class GroupSums(ByBlocks):
         >>> for found in (stay.mean_intervals(), stay.mean_intervals(sampling=True)):
         ...     print(found.about, ((found.upper - found.lower) / 2).round(3).tolist())
         noise [0.083, 0.083]
-        noise and sampling [0.123, 0.123]
+        noise and sampling [0.361, 0.365]
         """
         number = self._number(block)
         if sampling:
