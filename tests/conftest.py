@@ -82,7 +82,9 @@ def pytest_runtest_teardown(item: pytest.Item) -> None:
         setattr(module, name, draw)
     SystemRandomness.words = TRUE_WORDS  # type: ignore[method-assign]
     wrong = json_schema.take_failures()
-    assert not wrong or item.get_closest_marker("no_schema"), f"a file that was written breaks its schema: {wrong[:3]}"
+    assert not wrong or item.get_closest_marker("no_schema"), (
+        f"a file that was written breaks its schema: {wrong[:3]}"
+    )
 
 
 def pytest_collection_finish() -> None:
