@@ -394,30 +394,24 @@ def _header(rows: Sequence[tuple[Any, ...]], path: str) -> list[str]:
     """Return the names of the columns, up to the last that has one.
 
     Of several rows, the last names single columns. A cell above it is merged with the empty cells
-    to its right, and comes before their names; a row with a single cell is a title.
+    to its right, and comes before their names. A row with a single cell is a title if all columns
+    have names without it.
 
     >>> _header([("Place", None, "n"), ("region", "sex", None)], "x.xlsx")
     ['Place region', 'Place sex', 'n']
-    >>> _header([("Sexes in 2025", None), ("region", "sex")], "x.xlsx")
-    ['region', 'sex']
+    >>> title = ("Sexes in 2025", None, None)
+    >>> _header([title, ("Place", None, "n"), ("region", "sex", None)], "x.xlsx")
+    ['Place region', 'Place sex', 'n']
     """
     *above, last = [[_text(value) for value in row] for row in rows] or [[]]
     named_places = [place for row in (*above, last) for place, text in enumerate(row) if text]
     width = max(named_places, default=-1) + 1
     if width == 0:
         raise DataError(f"the first row of {path} is empty: it names the columns")
-    words: list[list[str]] = [[] for _ in range(width)]
-    for row in above:
-        named = [text for text in row if text is not None]
-        if len(named) == 1 and None not in last[:width] and len(last) >= width:
-            continue
-        heading = None
-        for place in range(width):
-            heading = row[place] if place < len(row) and row[place] is not None else heading
-            words[place] += [] if heading is None else [heading]
-    for place, text in enumerate(last[:width]):
-        # A heading that was merged downwards has nothing below it.
-        words[place] += [] if text is None or text in words[place][-1:] else [text]
+    headings = [row for row in above if sum(text is not None for text in row) > 1]
+    words = _join_headings(headings, last, width)
+    if not all(words):
+        words = _join_headings(above, last, width)
     if not all(words):
         raise DataError(
             f"the header of {path} leaves a column without a name: name it, or say how many rows"
@@ -427,6 +421,23 @@ def _header(rows: Sequence[tuple[Any, ...]], path: str) -> list[str]:
     if len({name.casefold() for name in columns}) < len(columns):
         raise DataError(f"two columns of {path} have the same name: rename one")
     return columns
+
+
+def _join_headings(
+    above: Sequence[list[str | None]], last: list[str | None], width: int
+) -> list[list[str]]:
+    """Return for each column the words of its name, from the top row down."""
+    words: list[list[str]] = [[] for _ in range(width)]
+    for row in above:
+        heading = None
+        # rows of a sheet may end before the last column
+        for place, text in enumerate([*row, *[None] * width][:width]):
+            heading = heading if text is None else text
+            words[place] += [] if heading is None else [heading]
+    for place, text in enumerate(last[:width]):
+        # A heading that was merged downwards has nothing below it.
+        words[place] += [] if text is None or text in words[place][-1:] else [text]
+    return words
 
 
 def _text(value: Any) -> str | None:
