@@ -40,6 +40,7 @@ def plan_with(exact=(), budget=None, adjacency="worst-case", **more):
     return Plan([], exact, FEATURES, adjacency=adjacency, microdata=asked, **more)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("exact", "adjacency", "budget"),
     [
@@ -268,6 +269,7 @@ def test_the_command_writes_records_and_release(tmp_path):
     assert (tmp_path / "made_release" / "release.json").exists()
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("exact", [["sex"], ["age"]])
 def test_show_finds_nothing_wrong_wherever_the_exact_column_stands(tmp_path, exact):
     """The order of the columns is that of the data, whatever is exact."""

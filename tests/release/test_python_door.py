@@ -206,6 +206,7 @@ MISSING = {
 }
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize(
     "names", [names for size in (1, 2) for names in itertools.combinations(MISSING, size)]
 )
