@@ -159,8 +159,12 @@ def plans_of_all_noise() -> dict[str, dict[str, Any]]:
     tables = [sd.table("ward", "ill"), sd.table("ward", "sex"), sd.table("ill", "sex")]
     income = sd.mean("income", by="ward", bounds=(0, 40))
     return {
-        "Laplace": {"requests": [sd.table("ward", "ill")], "epsilon": "0.5"},
-        "K-norm": {"requests": [sd.table("ward", "ill", mechanism="knorm")], "epsilon": "1"},
+        "K-norm": {"requests": [sd.table("ward", "ill", mechanism="knorm")], "epsilon": "0.5"},
+        "K-norm, two exact columns": {
+            "requests": [sd.table("ward", "ill", mechanism="knorm")],
+            "exact": ["ward", "ill"],
+            "epsilon": "1",
+        },
         "product": {"requests": tables, "mu": 0.7},
         "exchange": {
             "requests": [sd.table("ward", "ill", "sex")],
