@@ -34,7 +34,8 @@ FOLDER = Path(__file__).parent / "plans"
 # what differs from run to run, or by machine and version, is no output
 UNSTABLE = {"created", "versions", "digest", "time", "head", "sha256", "seconds", "software"}
 _DATE = re.compile(r"\d{4}-\d\d-\d\d([T ][\d:.+]+)?")
-_VERSION = re.compile(r"semidp \d+\.\d+[\w.]*")
+_PACKAGES = "semidp|numpy|scipy|duckdb|python-flint|ortools|dp-accounting|matplotlib|openpyxl"
+_VERSION = re.compile(rf"\b({_PACKAGES}) \d+\.\d+[\w.]*")
 _DECIMAL = re.compile(r"-?\d+(\.\d+(e[-+]\d+)?|e[-+]\d+)")
 _SIMULATED = re.compile(r"\.mechanisms\[0\]\.(errors\.\w+|expected_l2)")
 _HEX = re.compile(r"\b[0-9a-f]{12,}\b")
@@ -120,7 +121,7 @@ def strip_page(page: str) -> str:
 def mask(text: str, place: str) -> str:
     """Text without folders, dates, versions and digests."""
     text = text.replace(place, "PLACE")
-    for pattern, word in ((_DATE, "DATE"), (_VERSION, "semidp VERSION"), (_HEX, "DIGEST")):
+    for pattern, word in ((_DATE, "DATE"), (_VERSION, r"\1 VERSION"), (_HEX, "DIGEST")):
         text = pattern.sub(word, text)
     return "\n".join(line.rstrip() for line in text.splitlines()).strip() + "\n"
 
