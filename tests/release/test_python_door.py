@@ -75,6 +75,13 @@ def test_without_groups_a_statistic_is_of_everyone(
     assert sd.Release.load(tmp_path / "out")[request_.name].to_dict() == columns
 
 
+def test_a_plan_without_groups_is_of_everyone() -> None:
+    entry = {"column": "age", "bounds": [0, 120], "mu": "1"}
+    plan = sd.Plan.from_json({"invariants": ["ward"], "group": [entry]})
+    done = sd.run(plan, PEOPLE)
+    assert done["mean-age"].to_dict()["all records"] == ["all"]
+
+
 def test_an_overall_mean_has_the_noise_of_one_group() -> None:
     overall = publish(sd.mean("age", bounds=AGE))
     one_ward = sd.release(

@@ -671,7 +671,11 @@ class Plan:
         declared = {feature.name for feature in features}
         if ALL_RECORDS in readings and ALL_RECORDS not in declared:
             features = (*features, Feature(ALL_RECORDS, [ALL_LEVEL]))
-        return evolve(self, read_as=readings, features=features)
+        invariants = self.invariants
+        # The number of records is public in any case.
+        if ALL_RECORDS in readings and Margin(ALL_RECORDS) not in invariants:
+            invariants = (*invariants, Margin(ALL_RECORDS))
+        return evolve(self, read_as=readings, features=features, invariants=invariants)
 
     def to_json(self) -> dict[str, Any]:
         """Return the plan as plain values; `from_json` reads them back."""
