@@ -67,6 +67,11 @@ def test_what_was_approved_is_carried_out_and_can_be_compared(here: Semidp, appr
     assert here("release", "people.csv", *words, "--out", "plain").code == 0
     said = one_sentence(here("plan", "check", "plan.toml", "officer.key.pub", "plain"))
     assert "'adjacency' is not what the key officer.key.pub has approved" in said
+    # nor does one whose noise can be drawn again
+    seeded = ("release", "people.csv", "--plan", "plan.toml", "--seed", "1", "--out", "seeded")
+    assert here(*seeded).code == 0
+    said = one_sentence(here("plan", "check", "plan.toml", "officer.key.pub", "seeded"))
+    assert "seeded is not private" in said
 
 
 def test_layout_and_where_to_write_are_free(here: Semidp, approved: Path) -> None:
@@ -112,6 +117,12 @@ def test_an_option_that_changes_the_plan_is_refused(
 ) -> None:
     name = change.partition("=")[0]
     assert f"'{name}' is not what the key" in one_sentence(run_out(here, "--set", change))
+    assert not (approved / "out").exists()
+
+
+def test_an_option_that_names_a_default_is_not_passed_over(here: Semidp, approved: Path) -> None:
+    said = one_sentence(run_out(here, "--adjacency", "worst-case"))
+    assert "leave --adjacency out" in said
     assert not (approved / "out").exists()
 
 
@@ -180,7 +191,7 @@ def test_data_with_totals_that_are_not_named_are_refused_before_anything_is_char
         (PEOPLE + "f,n,1\n", "by the number of records"),
     ):
         people.write_text(other)
-        for more in ((), ("--ledger", "ledger.json")):
+        for more in ((), ("--dry-run",), ("--ledger", "ledger.json")):
             said = one_sentence(run_out(here, *more))
             assert f"the exact totals {what} are not those" in said
             assert not (office / "out").exists()
@@ -229,7 +240,36 @@ def test_what_an_approval_would_leave_open_is_not_signed(here: Semidp, office: P
     assert "as its target errors need" in done.out
     assert run_out(here).code == 0
     assert here("plan", "check", "plan.toml", "officer.key.pub", "out").code == 0
-    assert "already exists" in one_sentence(here(*sign))
+    assert "or replace it with --force" in one_sentence(here(*sign))
+
+
+TARGET = PLAN.replace('mu = "1"', 'target_error = "3"')
+MICRODATA = (
+    PLAN.partition("[[table]]")[0].replace(', "region"]\nadj', "]\nadj")
+    + '[microdata]\ncolumns = ["sex", "region"]\nrho = "1"\n'
+)
+
+
+@pytest.mark.few(1)
+@pytest.mark.parametrize(
+    ("plan", "changed"),
+    [
+        (TARGET, TARGET.replace('"3"', '"2"')),
+        (MICRODATA, MICRODATA.replace('rho = "1"', 'rho = "2"')),
+    ],
+)
+def test_a_release_that_spent_more_than_was_approved_does_not_follow(
+    here: Semidp, office: Path, plan: str, changed: str
+) -> None:
+    (office / "plan.toml").write_text(plan)
+    (office / "more.toml").write_text(changed)
+    assert here("plan", "sign", "plan.toml", "--key", "officer.key").code == 0
+    run = ("release", "people.csv", "--plan")
+    assert here(*run, "plan.toml", "--out", "approved").code == 0
+    assert here(*run, "more.toml", "--out", "more").code == 0
+    check = ("plan", "check", "plan.toml", "officer.key.pub")
+    assert here(*check, "approved").code == 0
+    assert "is not what the key" in one_sentence(here(*check, "more"))
 
 
 def test_keys_are_for_their_owner_and_not_replaced(

@@ -161,6 +161,12 @@ class Options:
         return written
 
     @property
+    def named(self) -> set[str]:
+        """The settings that were given, also those with their default as value."""
+        written = self._merge_aliases().items()
+        return {*self.assigned, *(name for name, value in written if value is not False)}
+
+    @property
     def spends(self) -> bool:
         """Whether some of a budget was given."""
         return self.given.has("epsilon", "rho", "mu")

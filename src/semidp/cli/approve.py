@@ -6,11 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import typer
-from attrs import evolve
 
 import semidp.cli._options as o
 from semidp.cli._command import argument, command, option
-from semidp.cli._output import print_json, print_rows
+from semidp.cli._output import naming_options, print_json, print_rows
 from semidp.cli._totals import read_totals
 from semidp.cli.release import ask_password
 from semidp.errors import InputError
@@ -86,7 +85,8 @@ def sign(
     asked, held = o.read_plan_file(plan, "PLAN", {})
     named = _read_named(totals, asked) if totals else None
     signer = Signer(key, ask_password)
-    document = sign_plan(plan, asked, Given(held), signer, named, force=force)
+    with naming_options(force, "PLAN"):
+        document = sign_plan(plan, asked, Given(held), signer, named, force=force)
     place = str(approval_path(plan))
     if printing.json:
         print_json({"written": place, **document})
@@ -124,21 +124,14 @@ def check_approval(
     found: dict[str, Any] = {"plan": str(plan), "key": str(key), "release": None}
     if release is not None:
         done = load_consistent(Release, release)
-        approval.check_plan(_as_asked(done.plan, asked))
-        approval.check_totals(done.scope.dataspace)
+        if not done.private:
+            raise InputError(
+                f"{release} is not private: an approved plan is carried out with secret noise"
+            )
+        approval.check_release(asked, done.plan, done.scope, by_parts=done.partition is not None)
         found["release"] = str(release)
         rows.append(("follows", f"{release}: its plan and its exact totals are those approved"))
     if printing.json:
         print_json({"approved": True, **found})
     else:
         print_rows(rows)
-
-
-def _as_asked(released: Plan, asked: Plan) -> Plan:
-    """Return the plan of a release without the budgets that its target errors needed."""
-    targets = {request.name: request for request in asked.requests if request.budget is None}
-    requests = [targets.get(request.name, request) for request in released.requests]
-    same_requests = [request.name for request in released.requests] == [
-        request.name for request in asked.requests
-    ]
-    return evolve(released, requests=requests) if targets and same_requests else released

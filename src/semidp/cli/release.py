@@ -99,7 +99,10 @@ def release(
         foreseen.refuse_memory(running.memory)
     with progress_bar(printing.quiet) as progress, open_data(settings, plan, data) as source:
         if settings["dry_run"]:
-            _print_dry_run(rehearse(plan, source, running, settings["partition"]), printing)
+            found = rehearse(plan, source, running, settings["partition"])
+            if approval is not None:
+                approval.check_totals(found.prepared.scope.dataspace)
+            _print_dry_run(found, printing)
             return
         # Opened after the dry run has left, which charges nothing.
         running = replace(
@@ -173,7 +176,7 @@ def _read_plan(options: o.Options) -> tuple[Plan, Given]:
     rows |= statistic_settings()
     changes: dict[str, Any] = {}
     # What is set to its default is not in `settings`, and changes a plan that says otherwise.
-    for name in dict.fromkeys((*settings, *options.assigned)):
+    for name in dict.fromkeys((*settings, *sorted(options.named))):
         if name not in rows or name in ("units", *o.BUDGET, "target_error"):
             continue
         key = rows[name].key or ""

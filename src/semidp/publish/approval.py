@@ -11,11 +11,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from attrs import evolve
+
 from semidp.errors import InputError
 from semidp.promise.documents import digest, from_json
 from semidp.promise.files import replace_file
+from semidp.promise.guarantee import Scope
 from semidp.promise.spaces.dataspace import Dataspace
+from semidp.publish.budgets import best_answered, calibrate_separately, solve_target_errors
 from semidp.publish.exact_totals import exact_totals
+from semidp.publish.level_bins import Microdata
 from semidp.publish.plan import Plan
 from semidp.publish.settings import Given, list_file_settings
 from semidp.publish.signing import Signer, verify_file
@@ -136,6 +141,68 @@ class Approval:
                     " approved: these data are not the ones that the approval is about"
                 )
 
+    def check_release(self, asked: Plan, released: Plan, scope: Scope, *, by_parts: bool) -> None:
+        """Refuse a release whose plan or exact totals are not those approved.
+
+        Parameters
+        ----------
+        asked
+            The plan that was approved.
+        released, scope
+            The plan of the release, and what is public of it.
+        by_parts
+            Whether it was released part by part.
+        """
+        self.check_plan(_restore_asked(asked, released, scope, by_parts))
+        self.check_totals(scope.dataspace)
+
+
+def _restore_asked(asked: Plan, released: Plan, scope: Scope, by_parts: bool) -> Plan:
+    """Return the plan of a release without what followed from public numbers: budgets that target
+    errors needed, tables measured apart, the tables and bins of microdata. The plan as it is where
+    something does not follow.
+    """
+    if asked.microdata is not None:
+        return _restore_microdata(asked, asked.microdata, released)
+    if released.to_json() == asked.to_json():
+        return released
+    targets_met = solve_target_errors(asked, scope, by_parts)
+    planned, planned_scope = calibrate_separately(targets_met, scope)
+    planned = best_answered(planned, planned_scope)[0]
+    follows = evolve(released, requests=planned.requests).to_json() == released.to_json()
+    return evolve(released, requests=asked.requests) if follows else released
+
+
+def _restore_microdata(asked: Plan, microdata: Microdata, released: Plan) -> Plan:
+    """Return the plan of microdata without its tables, bins, and the features that bins order."""
+    spent, allowed = released.budget, microdata.phases_budget
+    is_within = (
+        spent is not None
+        and spent.kind == allowed.kind
+        and (spent.rho or spent.mu or 0) <= (allowed.rho or allowed.mu or 0)
+    )
+    features = {feature.name: feature for feature in released.features}
+    columns = {*microdata.columns}
+    for name in columns & features.keys():
+        columns |= {*features[name].names}
+    of_columns = all(
+        bool(request.tables) and columns.issuperset(request.features)
+        for request in released.requests
+    )
+    same_levels = all(
+        feature.name in features and {*feature.levels} == {*features[feature.name].levels}
+        for feature in asked.features
+    )
+    if released.microdata is None or not (is_within and of_columns and same_levels):
+        return released
+    return evolve(
+        released,
+        requests=asked.requests,
+        features=asked.features,
+        nests=asked.nests,
+        microdata=evolve(released.microdata, ordered=microdata.ordered),
+    )
+
 
 def _list_totals(dataspace: Dataspace) -> Iterator[dict[str, Any]]:
     """Yield the number of records, and every exact margin, with its cells in one order."""
@@ -158,6 +225,9 @@ def approved_lines(plan: Plan, document: Mapping[str, Any]) -> Sequence[tuple[st
     for request in plan.requests:
         spent = "as its target errors need" if request.budget is None else str(request.budget)
         rows.append(("with noise", f"{request.name} ({', '.join(request.features)}): {spent}"))
+    if plan.microdata is not None:
+        columns = ", ".join(plan.microdata.columns)
+        rows.append(("with noise", f"microdata ({columns}): {plan.microdata.budget}"))
     rows.append(("adjacency", str(plan.adjacency)))
     if "totals" in document:
         rows.append(("data", f"those with the {len(document['totals'])} totals that are named"))
