@@ -664,7 +664,7 @@ def microdata(
     randomness: Randomness | None = None,
     **settings: Any,
 ) -> Release:
-    """Publish what records are made from: every column once, then all pairs of columns on bins.
+    """Publish what records are made from: columns with many levels, then all pairs on bins.
 
     It is one release with one guarantee. Its `records` are synthetic microdata with every exact
     total, and `save_records` writes them.

@@ -239,6 +239,24 @@ def test_errors_that_the_report_estimates_are_those_of_the_records():
     assert not 0.67 < 3 * np.mean(estimated) / np.mean(truth) < 1.5
 
 
+def test_the_first_phase_measures_what_gets_bins():
+    """Levels in order get a share for spreading records, others at most what a pair gets."""
+    columns = [*"abcde"]
+    sizes = dict(zip(columns, [2, 3, 80, 80, 2], strict=True))
+    features = [Feature(name, [str(at) for at in range(size)]) for name, size in sizes.items()]
+    data = {name: np.arange(2000) % size for name, size in sizes.items()}
+    shares = {}
+    for rho in ("0.1", 10**6):
+        asked = Microdata(columns, Budget.zcdp(rho), ordered=["c"])
+        done = sd.run(Plan([], [], features, microdata=asked), data)
+        alone = [request for request in done.plan.requests if len(request.features) == 1]
+        shares[rho] = {each.features[0]: each.budget.rho / asked.budget.rho for each in alone}
+    assert set(shares["0.1"]) == {"c", "d"}
+    assert shares["0.1"]["d"] == Fraction(1, 10) < shares["0.1"]["c"] < Fraction(7, 20)
+    # With little noise no column gets bins, and all is spent on pairs.
+    assert shares[10**6] == {}
+
+
 def test_several_records_of_a_person_are_protected_together():
     data = people(500) | {"who": [f"p{number // 2}" for number in range(500)]}
     levels = {feature.name: feature.levels for feature in FEATURES}

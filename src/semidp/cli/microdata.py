@@ -73,9 +73,9 @@ def microdata(
     """Write synthetic records that keep exact totals to the person, and the release they follow
     from.
 
-    Every column is measured once, then every pair of columns on bins that follow from the first
-    measurement. Both are one release with one guarantee, charged once. Records are made from what
-    is published, so that `semidp synthesize` makes more of them at no cost.
+    Columns with many levels are measured first, then every pair of columns on bins that follow from
+    the first measurement. Both are one release with one guarantee, charged once. Records are made
+    from what is published, so that `semidp synthesize` makes more of them at no cost.
     """
     if out is None:
         raise InputError("say where to write the records: --out people_synthetic.csv")

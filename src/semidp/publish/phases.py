@@ -29,6 +29,7 @@ from semidp.publish.level_bins import (
     Floats,
     Microdata,
     choose_bins,
+    count_bins,
     exact_counts,
     find_feature,
     is_ordered,
@@ -52,22 +53,44 @@ def exact_features(invariants: Iterable[Margin]) -> set[str]:
     return {name for margin in invariants for name in margin.names}
 
 
-def _first_weights(asked: Microdata, schema: Schema, exact: set[str]) -> dict[str, Fraction]:
-    """The share of the whole budget that each one-way table gets: levels to the power 2/3, which
-    makes the sum of absolute errors least.
+def list_pairs(asked: Microdata, invariants: Iterable[Margin]) -> list[tuple[str, str]]:
+    """Return the pairs of columns that exact totals do not publish already."""
+    exact = [{*margin.names} for margin in invariants]
+    pairs = itertools.combinations(asked.columns, 2)
+    return [pair for pair in pairs if not any({*pair} <= names for names in exact)]
+
+
+def share_first_phase(
+    asked: Microdata, dataspace: Dataspace, adjacency: Adjacency
+) -> dict[str, Fraction]:
+    """Return the share of the whole budget that each one-way table of the first phase gets.
+
+    Columns with more levels than bins are measured, unless they are exact. Levels in order get
+    bins, and this table alone knows how records are spread inside of them: levels to the power 2/3,
+    which makes the sum of absolute errors least. Other levels are pooled if they are rare, which is
+    seen with as much as a pair gets.
     """
-    sizes = {name: len(find_feature(schema, name).levels) for name in asked.columns}
-    weights = {name: Fraction(round(size ** (2 / 3) * 1000)) for name, size in sizes.items()}
+    schema, exact = dataspace.schema, exact_features(dataspace.margins)
+    pairs = list_pairs(asked, dataspace.margins)
+    error = forecast_error(asked, dataspace, adjacency, asked.phases_budget)
+    bins = count_bins(dataspace.n, error)
+    weights = {}
+    for name in asked.columns:
+        size = len(find_feature(schema, name).levels)
+        weights[name] = Fraction(round(size ** (2 / 3) * 1000))
     total = sum(weights.values(), Fraction(0))
-    free = [name for name in asked.columns if name not in exact and sizes[name] > 1]
-    return {name: _FIRST_SHARE * weights[name] / total for name in free}
+    shares = {}
+    for name, weight in weights.items():
+        feature = find_feature(schema, name)
+        if name not in exact and len(feature.levels) > bins:
+            share = _FIRST_SHARE * weight / total
+            is_spread = is_ordered(asked, feature)
+            shares[name] = share if is_spread else min(share, Fraction(1, len(pairs)))
+    return shares
 
 
-def one_way_requests(
-    asked: Microdata, schema: Schema, invariants: Sequence[Margin]
-) -> tuple[TablesRequest, ...]:
-    """Return the tables of the first phase: each feature that is not exact, on its levels."""
-    shares = _first_weights(asked, schema, exact_features(invariants))
+def one_way_requests(asked: Microdata, shares: Mapping[str, Fraction]) -> tuple[TablesRequest, ...]:
+    """Return the tables of the first phase, each with its share of the budget of both phases."""
     budget = asked.phases_budget
     requests = []
     for name, share in shares.items():
@@ -77,20 +100,13 @@ def one_way_requests(
     return tuple(requests)
 
 
-def pairs_budget(asked: Microdata, schema: Schema, invariants: Sequence[Margin]) -> Budget:
+def pairs_budget(asked: Microdata, shares: Mapping[str, Fraction]) -> Budget:
     """Return what the first phase leaves for the pairs."""
-    shares = _first_weights(asked, schema, exact_features(invariants))
     return asked.phases_budget.share(1 - sum(shares.values(), Fraction(0)))
 
 
-def is_within_margin(pair: Iterable[str], invariants: Iterable[Margin]) -> bool:
-    """Whether exact totals publish a pair already."""
-    names = set(pair)
-    return any(names <= set(margin.names) for margin in invariants)
-
-
 def pair_requests(
-    asked: Microdata, names: Mapping[str, str], invariants: Sequence[Margin], budget: Budget
+    asked: Microdata, names: Mapping[str, str], invariants: Iterable[Margin], budget: Budget
 ) -> tuple[TablesRequest, ...]:
     """Return the tables of the second phase: all pairs that are not exact, from one budget.
 
@@ -102,14 +118,10 @@ def pair_requests(
         The name of each feature at the depth of its bins.
     """
     tables = []
-    for pair in itertools.combinations(asked.columns, 2):
-        if is_within_margin(pair, invariants):
-            continue
+    for pair in list_pairs(asked, invariants):
         weight = _TARGET_WEIGHT if {*pair} & {*asked.target} else 1
         features = [names[name] for name in pair]
         tables.append(TableRequest(features, weight=weight, name=file_stem(features)))
-    if not tables:
-        return ()
     if len(tables) == 1:
         tables = [evolve(tables[0], weight=1)]
     return (TablesRequest(tables, budget),)
@@ -121,12 +133,10 @@ def forecast_error(
     """Return about how large the standard error of a cell of a pair will be: that of the median
     pair, if each were measured by itself with an equal part of the budget.
     """
-    norms = []
-    for pair in itertools.combinations(asked.columns, 2):
-        if not is_within_margin(pair, dataspace.margins):
-            norms.append(sensitivity_space(dataspace, adjacency, pair).l2)
-    if not norms:
-        return 0.0
+    norms = [
+        sensitivity_space(dataspace, adjacency, pair).l2
+        for pair in list_pairs(asked, dataspace.margins)
+    ]
     part = budget.split_evenly(len(norms))
     loss = math.sqrt(2 * part.rho) if part.rho is not None else float(part.mu or 0)
     return float(np.median(norms)) / loss
@@ -293,19 +303,14 @@ def prepare_phases(plan: Plan, asked: Microdata, scope: Scope, reader: Reader) -
         )
     dataspace = scope.dataspace
     _refuse_what_has_no_second_phase(asked, dataspace)
-    first = one_way_requests(asked, dataspace.schema, plan.invariants)
-    names = [
-        pair
-        for pair in itertools.combinations(asked.columns, 2)
-        if not is_within_margin(pair, plan.invariants)
-    ]
+    names = list_pairs(asked, plan.invariants)
     if not names:
         raise InputError("exact totals publish every pair already: there is nothing to measure")
+    shares = share_first_phase(asked, dataspace, scope.adjacency)
     tables = zip(names, reader.tables(names), strict=True)
     pairs = {frozenset(pair): Confidential(table) for pair, table in tables}
-    later = PairsToCome(
-        plan, asked, scope, pairs_budget(asked, dataspace.schema, plan.invariants), pairs
-    )
+    later = PairsToCome(plan, asked, scope, pairs_budget(asked, shares), pairs)
+    first = one_way_requests(asked, shares)
     if not first:
         return later.prepare_pairs((), (), ())[0]
     prepared = calibrate(evolve(plan, requests=first), scope)
