@@ -57,7 +57,8 @@ def list_one(seed: int, folder: Path, counts: Counter[str]) -> None:
     except check.NotCovered:
         counts["not covered"] += 1
         return
-    assert verdict.startswith("confirmed")
+    # What is too large to list may be weaker by the rules; nothing is false.
+    assert verdict.startswith("confirmed") or verdict == "weaker than stated"
     counts[verdict] += 1
     if verdict != "confirmed by listing":
         return
