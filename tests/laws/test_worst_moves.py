@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from semidp.assess.worst_moves import worst_move
 from semidp.promise.schema.features import Feature
-from semidp.promise.schema.margins import Grid
+from semidp.promise.schema.margins import Grid, Totals
 from semidp.promise.schema.schema import Schema, StructuralZero, Table
-from semidp.promise.sensitivity.moves import _Appearing
+from semidp.promise.sensitivity.moves import moves
 from semidp.promise.sensitivity.table_spaces import sensitivity_space
 from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.dataspace import Dataspace, Margin
@@ -98,14 +98,17 @@ def test_moves_under_structural_zeros_are_those_of_a_listing() -> None:
     assert partial > 40
 
 
-def test_both_ways_to_complete_a_move_agree() -> None:
-    grid = Grid.flat((2, 2, 3))
-    views = [(1, 0, 0), (0, 1, 0), (0, 0, 1)]
-    labels = [grid.labels(view).tolist() for view in views]
-    appearing = _Appearing(grid, views, labels, list(range(12)))
-    for vanish in itertools.combinations_with_replacement(range(12), 3):
-        ways = (
-            {tuple(sorted(way)) for way in found(vanish)}
-            for found in (appearing._shuffle_levels, appearing._search_cells)
-        )
-        assert len({frozenset(way) for way in ways}) == 1
+def test_both_ways_to_list_moves_agree(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many cells at a time, and one set of records that vanish after the other."""
+    counts = np.arange(12).reshape(2, 2, 3) % 3
+    grid, listed = Grid.flat((2, 2, 3)), 0
+    for views in ([(1, 0, 0), (0, 1, 0), (0, 0, 1)], [(1, 1, 0), (0, 1, 1)], []):
+        margins = [Totals(view, grid.sum(counts, view)) for view in views]
+        for domain in (None, counts > 0):
+            ways = []
+            for most in (50_000, 0):
+                monkeypatch.setattr("semidp.promise.sensitivity.moves._MOST_MULTISETS", most)
+                ways.append([move.tobytes() for move in moves(grid, margins, domain, 3)])
+            assert sorted(ways[0]) == sorted(ways[1])
+            listed += len(ways[0])
+    assert listed > 1_000

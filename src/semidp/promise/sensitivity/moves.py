@@ -8,7 +8,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, field
-from itertools import combinations, combinations_with_replacement, permutations, product
+from itertools import combinations, combinations_with_replacement, product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,8 +21,6 @@ from semidp.promise.schema.margins import (
     Shape,
     Totals,
     View,
-    common_part,
-    join,
     junction_order,
     list_axes,
     meet,
@@ -171,7 +169,7 @@ def moves(grid: Grid, margins: Sequence[Totals], domain: Mask | None, a: int) ->
         if math.comb(len(where) + size - 1, size) <= _MOST_MULTISETS:
             yield from _match_multisets(grid.shape, labels, counts, where, size)
         else:
-            yield from _one_by_one(grid, margins, labels, counts, where, size)
+            yield from _one_by_one(grid.shape, labels, counts, where, size)
 
 
 def _match_multisets(
@@ -219,144 +217,70 @@ def _equal_rows(rows: Labels) -> list[Labels]:
 
 
 def _one_by_one(
-    grid: Grid,
-    margins: Sequence[Totals],
-    labels: Sequence[Labels],
-    counts: Sequence[Counts],
-    where: Labels,
-    size: int,
+    shape: Shape, labels: Sequence[Labels], counts: Sequence[Counts], where: Labels, size: int
 ) -> Iterator[Counts]:
     """Yield the moves of `size` records where the multisets of cells are too many to hold; refuse
     where finding them takes too long.
     """
-    plain = [label.tolist() for label in labels]
-    sizes = [count.tolist() for count in counts]
-    appearing = _Appearing(grid, [margin.view for margin in margins], plain, where.tolist())
-    for vanish in combinations_with_replacement(where.tolist(), size):
-        appearing.count()
-        if not _holds_records(vanish, plain, sizes):
-            continue
-        gone = Counter(vanish)
-        for appear in appearing.list_multisets(vanish):
-            if any(cell in gone for cell in appear):
-                continue
-            move = np.zeros(grid.shape, dtype=np.int64)
-            for cell, count in gone.items():
-                move.flat[cell] -= count
-            for cell in appear:
-                move.flat[cell] += 1
-            yield move
+    level_of = [label.tolist() for label in labels]
+    held = [count.tolist() for count in counts]
+    steps_left = iter(range(_MOST_STEPS))
 
-
-def _holds_records(
-    vanish: Sequence[int], labels: Sequence[list[int]], counts: Sequence[list[int]]
-) -> bool:
-    """Whether t holds the records that vanish."""
-    for label, count in zip(labels, counts, strict=True):
-        used = Counter(label[cell] for cell in vanish)
-        for level, records in used.items():
-            if records > count[level]:
-                return False
-    return True
-
-
-class _Appearing:
-    """Finds the multisets of cells that have the same margins as a given one."""
-
-    def __init__(
-        self, grid: Grid, views: list[View], labels: list[list[int]], where: list[int]
-    ) -> None:
-        self.shape, self.steps = grid.shape, 0
-        self.views, self.labels, self.where = views, labels, where
-        self.allowed = set(where)
-        common = common_part(views) if views else None
-        covered = join(grid.nothing, *views) == grid.full
-        self.shuffle = common is not None and covered
-        if common is not None and covered:
-            self.home = grid.labels(common).tolist()
-            self.blocks = [_deeper(view, common) for view in views[1:]]
-
-    def count(self) -> None:
-        """Count a step; refuse where there are too many."""
-        self.steps += 1
-        if self.steps > _MOST_STEPS:
+    def count_step() -> None:
+        if next(steps_left, None) is None:
             raise Refused(
                 "the moves of this table are too many to list: release fewer features, or use"
                 " another mechanism"
             )
 
-    def list_multisets(self, vanish: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-        """Yield the multisets of allowed cells that have the margins of `vanish`, in the way that
-        is shorter.
+    def list_multisets(missing: Sequence[Counter[int]]) -> Iterator[tuple[int, ...]]:
+        """Yield the multisets of cells that have what is missing of every margin: cells in order,
+        as long as the margins allow it.
         """
-        size = len(vanish)
-        shuffled = False
-        if self.shuffle:
-            permuted = math.factorial(size) ** len(self.blocks)
-            shuffled = permuted <= math.comb(len(self.where) + size, size)
-        yield from self._shuffle_levels(vanish) if shuffled else self._search_cells(vanish)
-
-    def _shuffle_levels(self, vanish: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-        """For margins that are disjoint apart from a common part: permute the levels of each block
-        but the first.
-        """
-        seen = set()
-        fixed = [self.home[cell] for cell in vanish]
-        codes = [np.unravel_index(cell, self.shape) for cell in vanish]
-        # Records change places within one level of the common part only.
-        orders = []
-        for order in permutations(range(len(vanish))):
-            if all(fixed[i] == fixed[j] for i, j in enumerate(order)):
-                orders.append(order)
-        for choice in product(orders, repeat=len(self.blocks)):
-            self.count()
-            now = [list(code) for code in codes]
-            for block, order in zip(self.blocks, choice, strict=True):
-                for i, j in enumerate(order):
-                    for axis in block:
-                        now[i][axis] = codes[j][axis]
-            positions = [int(np.ravel_multi_index(cell, self.shape)) for cell in now]
-            appear = tuple(sorted(positions))
-            if appear not in seen:
-                seen.add(appear)
-                if all(cell in self.allowed for cell in appear):
-                    yield appear
-
-    def _search_cells(self, vanish: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-        """For any margins: choose cells in order while the margins that are left allow it."""
-        left = []
-        for label in self.labels:
-            left.append(Counter(label[cell] for cell in vanish))
-        pairs = list(zip(self.labels, left, strict=True))
+        pairs = list(zip(level_of, missing, strict=True))
 
         def fits(cell: int) -> bool:
-            """Whether every margin still has a record left for a cell."""
-            return all(remaining[label[cell]] > 0 for label, remaining in pairs)
+            return all(left[levels[cell]] > 0 for levels, left in pairs)
 
-        near = [cell for cell in self.where if fits(cell)]
+        reached = np.ones(len(where), dtype=bool)
+        for label, left in zip(labels, missing, strict=True):
+            reached &= np.isin(label[where], list(left))
+        near = where[reached].tolist()
 
-        def grow(start: int, missing: int) -> Iterator[tuple[int, ...]]:
-            if missing == 0:
+        def grow(start: int, records: int) -> Iterator[tuple[int, ...]]:
+            if not records:
                 yield ()
                 return
-            for i in range(start, len(near)):
-                cell = near[i]
-                self.count()
+            for place in range(start, len(near)):
+                cell = near[place]
+                count_step()
                 if fits(cell):
-                    for label, remaining in pairs:
-                        remaining[label[cell]] -= 1
-                    for later in grow(i, missing - 1):
+                    for levels, left in pairs:
+                        left[levels[cell]] -= 1
+                    for later in grow(place, records - 1):
                         yield (cell, *later)
-                    for label, remaining in pairs:
-                        remaining[label[cell]] += 1
+                    for levels, left in pairs:
+                        left[levels[cell]] += 1
 
-        yield from grow(0, len(vanish))
+        return grow(0, size)
+
+    for vanish in combinations_with_replacement(where.tolist(), size):
+        count_step()
+        used = [Counter(levels[cell] for cell in vanish) for levels in level_of]
+        if not all(map(_holds_records, held, used)):
+            continue
+        for appear in list_multisets(used):
+            if not set(appear).isdisjoint(vanish):
+                continue
+            move = np.zeros(shape, dtype=np.int64)
+            np.subtract.at(move.reshape(-1), list(vanish), 1)
+            np.add.at(move.reshape(-1), list(appear), 1)
+            yield move
 
 
-def _deeper(view: View, common: View) -> list[int]:
-    """Features that a view names more finely than the common part of all views."""
-    depths = zip(view, common, strict=True)
-    return [axis for axis, (depth, shared) in enumerate(depths) if depth > shared]
+def _holds_records(held: Sequence[int], used: Counter[int]) -> bool:
+    """Whether a margin of t holds the records that vanish."""
+    return all(records <= held[level] for level, records in used.items())
 
 
 def four_cell_move(grid: Grid, margins: Sequence[Totals]) -> Counts | None:
