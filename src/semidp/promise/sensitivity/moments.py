@@ -27,7 +27,12 @@ from semidp.promise.sensitivity.outcome_spaces import (
 )
 from semidp.promise.sensitivity.patterns import Norms
 from semidp.promise.spaces.adjacency import Adjacency
-from semidp.promise.spaces.dataspace import Datasets, Dataspace, Margin, normalize_margins
+from semidp.promise.spaces.dataspace import (
+    Datasets,
+    Dataspace,
+    Margin,
+    normalize_margins,
+)
 
 LARGEST_DESIGN = 2**18
 """The most combinations of levels that a design may have."""

@@ -27,7 +27,7 @@ from semidp.promise.sensitivity.outcome_moves import (
 from semidp.promise.sensitivity.patterns import Norms
 from semidp.promise.sensitivity.query_space import QuerySpace
 from semidp.promise.spaces.adjacency import Adjacency, Ball, Exchange
-from semidp.promise.spaces.dataspace import Datasets, Dataspace, Margin
+from semidp.promise.spaces.dataspace import Datasets, Dataspace, Margin, require_counts
 from semidp.promise.spaces.protection import Protection
 from semidp.promise.spaces.semi_adjacency import semi_adjacency
 
@@ -423,17 +423,14 @@ def outcome_datasets(dataspace: Datasets, adjacency: Adjacency) -> Dataspace:
     """Return the datasets of a query of outcomes; refuse those without published counts, or without
     freedom.
     """
-    if not isinstance(dataspace, Dataspace):
-        raise InputError(
-            "a dataspace that is only described has no group counts: give its schema and margins"
-        )
-    adjacency.check(dataspace)
-    if dataspace.n and adjacency.a == 0:
+    public = require_counts(dataspace)
+    adjacency.check(public)
+    if public.n and adjacency.a == 0:
         raise Refused(
             "an outcome that nothing publishes can change in one record alone: give an adjacency a"
             " of at least 1"
         )
-    return dataspace
+    return public
 
 
 def _refuse_published_answers(

@@ -224,20 +224,6 @@ def _pairwise_equal(codes: Nodes) -> Truths:
     return equal
 
 
-def _find_inhabited_leaves(structure: Structure, axis: int) -> Mask:
-    """Leaves of a feature that every published margin allows."""
-    chain = structure.grid.chains[axis]
-    result = np.ones(chain.leaves, dtype=bool)
-    for margin in structure.margins:
-        depth = margin.view[axis]
-        if depth:
-            place = list_axes(margin.view).index(axis)
-            other_axes = tuple(other for other in range(margin.counts.ndim) if other != place)
-            occurs = margin.counts.sum(axis=other_axes) > 0
-            result &= occurs[chain.find_leaf_ancestors(depth)]
-    return result
-
-
 def _disjoint(margins: Sequence[Totals]) -> tuple[Totals, ...]:
     """The published margins; none where a feature is in two of them."""
     axes = [{*list_axes(margin.view)} for margin in margins]
@@ -341,7 +327,7 @@ class _Draw:
                 depths[axis] = margin.view[axis]
         for axis, depth in enumerate(depths):
             chain = self.structure.grid.chains[axis]
-            leaves = np.flatnonzero(_find_inhabited_leaves(self.structure, axis))
+            leaves = np.flatnonzero(self.structure.inhabited_nodes(axis, chain.depth))
             homes = chain.find_leaf_ancestors(depth)[leaves]
             node = nodes[:, :, axis]
             first = leaves[np.searchsorted(homes, node, side="left")]

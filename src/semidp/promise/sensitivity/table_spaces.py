@@ -7,7 +7,6 @@ stays.
 """
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -35,10 +34,8 @@ from semidp.promise.sensitivity.orthogonal_parts import FixedTable, Projector, b
 from semidp.promise.sensitivity.patterns import Norms
 from semidp.promise.sensitivity.query_space import MatrixForm, QuerySpace, RowsForm
 from semidp.promise.spaces.adjacency import Adjacency
-from semidp.promise.spaces.dataspace import Datasets, Dataspace
+from semidp.promise.spaces.dataspace import Datasets, Dataspace, require_counts
 from semidp.promise.spaces.exchange_blocks import Blocks
-
-# how many other moves an audit looks at where the worst is not known, or does not fit the totals
 
 
 def sensitivity_space(
@@ -72,15 +69,11 @@ def sensitivity_space(
     >>> space.l1, space.l2_squared, space.linf, space.dimension, space.exact
     (4, 4, 1, 2, True)
     """
-    if not isinstance(dataspace, Dataspace):
-        raise InputError(
-            "a dataspace that is only described has no sensitivity space: give its schema and"
-            " margins"
-        )
-    names = dataspace.schema.names if released is None else tuple(released)
+    public = require_counts(dataspace)
+    names = public.schema.names if released is None else tuple(released)
     if not names:
         raise InputError("a released table needs at least one feature")
-    space = TableSpace(dataspace, adjacency, dataspace.schema.restrict(names))
+    space = TableSpace(public, adjacency, public.schema.restrict(names))
     if space.is_zero and space.dimension > 0:
         raise Refused(
             f"with a = {adjacency.a} no table can change although the published statistics do not"
@@ -224,7 +217,9 @@ class TableSpace(QuerySpace):
         Exchanges of a person with several records: each single exchange so many times, whose hull
         contains all.
         """
-        return self._relation.moves(self._domain)
+        if self.adjacency.protects_groups:
+            return self._list_ball_moves()
+        return (move * self.adjacency.times for move in self._exchange_table.moves())
 
     def matrix(self) -> MatrixForm | None:
         """Return the table as a matrix where at most two disjoint margins are published, else None.
@@ -289,21 +284,41 @@ class TableSpace(QuerySpace):
         return ReleasedTable.from_dataspace(self.dataspace, self.released_view)
 
     @cached_property
-    def _relation(self) -> "_TableMoves":
-        """The table under the one of the two adjacencies that it is measured under."""
-        ball = _BallMoves(self._released_table, self.adjacency)
-        exchanges = _Exchanges(self._released_table, self.adjacency)
-        relation: _TableMoves = self.adjacency.by_kind(ball=ball, exchange=exchanges)
-        return relation
+    def _exchange_table(self) -> ExchangeTable:
+        """The table under exchanges; refused where there are none."""
+        return ExchangeTable(Blocks.from_dataspace(self.dataspace), self._released_table)
 
     @property
     def reach(self) -> int:
         """The most records that the table can see change between adjacent datasets."""
-        return min(self._relation.reach, self.dataspace.n)
+        if self.adjacency.protects_groups:
+            return super().reach
+        return min(self.adjacency.times * self._exchange_table.reach, self.dataspace.n)
 
     @cached_property
     def table_norms(self) -> TableNorms:
-        return self._relation.norms
+        """The norms, and how they were found."""
+        if self.adjacency.protects_groups:
+            return find_norms(self._released_table, self.adjacency.a)
+        # a person with several records is exchanged once for each
+        return self._exchange_table.result.repeat_moves(self.adjacency.times)
+
+    def _list_ball_moves(self) -> Iterator[Counts]:
+        """Iterate over the moves of any a records."""
+        table, structure = self._released_table, self._released_table.structure
+        # under structural zeros what is left out ties the cells of the table: then only a listing
+        # knows the moves
+        whole = table.released == structure.grid.full or not structure.schema.structural_zeros
+        if table.lifts and structure.decomposable and whole:
+            a = min(self.adjacency.a, structure.n)
+            return moves(table.grid, table.visible, self._domain, a)
+        listing = self.listing()
+        if listing is None:
+            raise Refused(
+                "the moves of this table are too many to list: release fewer features, or publish"
+                " other margins"
+            )
+        return listing.moves(self.adjacency.a)
 
     @cached_property
     def _domain(self) -> Mask | None:
@@ -319,75 +334,6 @@ class TableSpace(QuerySpace):
             return FixedTable(self.table_norms.only)
         margins = [margin.view for margin in self._released_table.visible]
         return build_projector(self._released_table.grid, margins, self._domain)
-
-
-@dataclass(frozen=True, eq=False)
-class _TableMoves(ABC):
-    """How a released table can change under one kind of adjacency."""
-
-    table: ReleasedTable
-    adjacency: Adjacency
-
-    @property
-    @abstractmethod
-    def reach(self) -> int:
-        """The most records that the table can see change, if there are so many."""
-
-    @property
-    @abstractmethod
-    def norms(self) -> TableNorms:
-        """The norms, and how they were found."""
-
-    @abstractmethod
-    def moves(self, domain: Mask | None) -> Iterator[Counts]:
-        """Iterate over the moves; `domain` masks the cells that can be positive."""
-
-
-class _BallMoves(_TableMoves):
-    """Any a records change."""
-
-    @property
-    def reach(self) -> int:
-        return self.adjacency.a
-
-    @property
-    def norms(self) -> TableNorms:
-        return find_norms(self.table, self.adjacency.a)
-
-    def moves(self, domain: Mask | None) -> Iterator[Counts]:
-        structure = self.table.structure
-        # under structural zeros what is left out ties the cells of the table: then only a listing
-        # knows the moves
-        whole = self.table.released == structure.grid.full or not structure.schema.structural_zeros
-        if self.table.lifts and structure.decomposable and whole:
-            a = min(self.adjacency.a, structure.n)
-            return moves(self.table.grid, self.table.visible, domain, a)
-        listing = ListedTables.from_dataspace(self.table.dataspace, self.table.released)
-        if listing is None:
-            raise Refused(
-                "the moves of this table are too many to list: release fewer features, or publish"
-                " other margins"
-            )
-        return listing.moves(self.adjacency.a)
-
-
-class _Exchanges(_TableMoves):
-    """One person is exchanged, once for each record."""
-
-    @cached_property
-    def _exchange_table(self) -> ExchangeTable:
-        return ExchangeTable(Blocks.from_dataspace(self.table.dataspace), self.table)
-
-    @property
-    def reach(self) -> int:
-        return self.adjacency.times * self._exchange_table.reach
-
-    @property
-    def norms(self) -> TableNorms:
-        return self._exchange_table.result.repeat_moves(self.adjacency.times)
-
-    def moves(self, domain: Mask | None) -> Iterator[Counts]:
-        return (move * self.adjacency.times for move in self._exchange_table.moves())
 
 
 def find_possible_cells(dataspace: Dataspace, released: View) -> Mask | None:

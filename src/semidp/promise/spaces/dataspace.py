@@ -266,6 +266,15 @@ class DescribedDatasets(Datasets):
         return {"description": self.description}
 
 
+def require_counts(dataspace: Datasets) -> "Dataspace":
+    """Return a dataspace with features and totals; refuse one that is known by its name alone."""
+    if not isinstance(dataspace, Dataspace):
+        raise InputError(
+            "a dataspace that is only described has no counts: give its schema and margins"
+        )
+    return dataspace
+
+
 @frozen(slots=False, eq=False, repr=False)
 class Dataspace(Datasets):
     """D_t: the datasets of n records whose published margins have the published values t.

@@ -24,7 +24,7 @@ from semidp.promise.schema.margins import (
     list_axes,
     meet,
 )
-from semidp.promise.spaces.dataspace import Datasets, Dataspace
+from semidp.promise.spaces.dataspace import Datasets, Dataspace, require_counts
 from semidp.promise.spaces.structure import Structure
 from semidp.promise.spaces.witness import cells, label_record
 
@@ -68,19 +68,15 @@ class Blocks:
         """Return the blocks; refuse margins that overlap, and structural zeros or answers that tie
         a block to another feature.
         """
-        if not isinstance(dataspace, Dataspace):
-            raise InputError(
-                "exchanges in a dataspace that is only described are not known: give schema and"
-                " margins"
-            )
-        blocks = cls(dataspace, Structure.from_dataspace(dataspace))
+        public = require_counts(dataspace)
+        blocks = cls(public, Structure.from_dataspace(public))
         blocks._refuse_answers()
         views = [margin.view for margin in blocks.margins]
         for position, one in enumerate(views):
             for other in views[:position]:
                 shared = list_axes(meet(one, other))
                 if shared:
-                    name = dataspace.schema.features[shared[0]].name
+                    name = public.schema.features[shared[0]].name
                     raise Refused(
                         "exchange adjacency needs published margins that share no feature, and"
                         f" {name!r} is in two of them: publish it in one margin, or protect a"

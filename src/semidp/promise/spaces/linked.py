@@ -346,14 +346,11 @@ class LinkedDataspace(Dataspace):
         units = ", ".join(str(margin) for margin in self.units.margins)
         return f"{members}, units by {units}"
 
-    def is_within(self, other: Any) -> bool:
-        """Whether it is the same space: other promises about linked records are not compared."""
-        return bool(self == other)
+    # other promises about linked records are not compared: what both publish is not known
+    is_within = Datasets.is_within
 
     def union(self, other: Any) -> "Dataspace | None":
-        """Return this space where the other is the same; None elsewhere: what both publish is not
-        put together.
-        """
+        """Return this space where the other is the same; None elsewhere."""
         return self if self == other else None
 
     def with_features(self, schema: Schema) -> "Dataspace | None":

@@ -14,13 +14,13 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from semidp.errors import AdjacencyUnknown, InputError
+from semidp.errors import AdjacencyUnknown
 from semidp.promise.documents import Encodable
 from semidp.promise.progress import facts
 from semidp.promise.schema.margins import LARGEST_MASK, Totals, maximal
 from semidp.promise.schema.schema import Schema
 from semidp.promise.spaces.adjacency import Exchange
-from semidp.promise.spaces.dataspace import Datasets, Dataspace, Margin
+from semidp.promise.spaces.dataspace import Datasets, Dataspace, Margin, require_counts
 from semidp.promise.spaces.protection import Protection
 from semidp.promise.spaces.structure import Slices, Structure, even_space, worst_cover
 from semidp.promise.spaces.witness import (
@@ -375,18 +375,15 @@ def semi_adjacency(dataspace: Datasets, protection: Protection | None = None) ->
     ... ).bound
     6
     """
-    if not isinstance(dataspace, Dataspace):
-        raise InputError(
-            "a(t) of a dataspace that is only described is not known: give its schema and margins"
-        )
-    structure = Structure.from_dataspace(dataspace)
+    public = require_counts(dataspace)
+    structure = Structure.from_dataspace(public)
     if structure.n == 0:
         return SemiAdjacency(0, 0, 0, "no records")
     if protection is not None and protection.times > 1:
         return _several(structure, protection)
     if not structure.zeros_matter and structure.common is not None:
         return _closed_form(structure)
-    listed = list_semi_adjacency(dataspace)
+    listed = list_semi_adjacency(public)
     if listed is not None:
         return listed
     bound, method = _bound(structure)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from semidp.errors import InputError
 from semidp.promise.schema.margins import View
 from semidp.promise.schema.schema import Schema, Table
-from semidp.promise.spaces.dataspace import Dataspace
+from semidp.promise.spaces.dataspace import Dataspace, require_counts
 from semidp.promise.spaces.structure import Cover, Slices, Structure
 
 MOST_TABLES = 20_000
@@ -41,9 +41,7 @@ def cells(dataspace: Dataspace) -> NDArray[np.intp]:
     >>> cells(Dataspace.from_table(table, [Margin("sex"), Margin("region")]))
     array([0, 2, 3, 5])
     """
-    if not isinstance(dataspace, Dataspace):
-        raise InputError("a dataspace that is only described cannot be enumerated")
-    schema = dataspace.schema
+    schema = require_counts(dataspace).schema
     mask = schema.grid.find_inhabited_cells(schema.possible, dataspace.published_totals)
     return np.arange(schema.size) if mask is None else np.flatnonzero(mask)
 
