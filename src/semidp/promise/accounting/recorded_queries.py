@@ -7,7 +7,7 @@ measure it.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from semidp.errors import InputError, Refused, SemidpError
 from semidp.promise.mechanisms.additive import (
@@ -33,6 +33,8 @@ from semidp.promise.sensitivity.query_space import QuerySpace
 from semidp.promise.sensitivity.table_spaces import recorded_table
 from semidp.promise.spaces.adjacency import Adjacency
 from semidp.promise.spaces.dataspace import Datasets
+
+Read = TypeVar("Read")
 
 QueryReader = Callable[[Mapping[str, Any], Datasets, Adjacency], QuerySpace]
 """Reads what `QuerySpace.query` wrote, under any exact statistics and adjacency."""
@@ -100,16 +102,18 @@ def query_space(query: Mapping[str, Any], dataspace: Datasets, adjacency: Adjace
     Traceback (most recent call last):
     semidp.errors.Refused: this version of semidp knows no query 'opinion': it cannot be recomputed
     """
-    name = str(query.get("kind"))
     reader = _find_query(query).read
+    return _read_record(f"a query of {query['kind']}", lambda: reader(query, dataspace, adjacency))
+
+
+def _read_record(what: str, read: Callable[[], Read]) -> Read:
+    """Return what a record holds; refuse one that cannot be read."""
     try:
-        return reader(query, dataspace, adjacency)
+        return read()
     except SemidpError:
         raise
     except (KeyError, TypeError, AttributeError, ValueError):
-        raise InputError(
-            f"the record of a query of {name} is damaged: it cannot be recomputed"
-        ) from None
+        raise InputError(f"the record of {what} is damaged: it cannot be recomputed") from None
 
 
 def _find_query(query: Mapping[str, Any]) -> RecordedQuery:
@@ -161,8 +165,10 @@ def mechanism_from_record(
     if not any(law.name == name for law in laws):
         raise Refused(f"noise of the law {name!r} is not known under other exact statistics")
     space = query_space(query, dataspace, adjacency)
-    for law in _find_query(query).recorded_laws:
-        if law.name == name:
-            return law.from_record(space, noise)
-    # The law is known, but does not measure queries of this kind: the record contradicts itself.
-    raise InputError(f"the record of {name} noise is damaged: it cannot be recomputed")
+
+    def read_noise() -> Mechanism:
+        # A law that does not measure queries of this kind contradicts the record.
+        named = {law.name: law for law in _find_query(query).recorded_laws}
+        return named[str(name)].from_record(space, noise)
+
+    return _read_record(f"{name} noise", read_noise)

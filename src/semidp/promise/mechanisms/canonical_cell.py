@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from semidp.errors import InputError, Refused
+from semidp.errors import Refused
 from semidp.promise.confidential import Confidential, reveal
 from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
 from semidp.promise.noise.canonical import CanonicalNoise, canonical_noise, find_claimable_curve
@@ -287,12 +287,7 @@ class CanonicalMechanism(Mechanism):
     @classmethod
     def from_record(cls, space: QuerySpace, noise: Mapping[str, Any]) -> Self:
         """Return the mechanism of a recorded noise, under any exact statistics and adjacency."""
-        try:
-            curve, moves = tradeoff_from_json(noise["curve"]), noise["moves"]
-        except (KeyError, TypeError, ValueError):
-            raise InputError(
-                "the record of canonical noise is damaged: it cannot be recomputed"
-            ) from None
+        curve, moves = tradeoff_from_json(noise["curve"]), noise["moves"]
         if not isinstance(moves, int) or isinstance(moves, bool) or moves < 1:
-            raise InputError("the record of canonical noise is damaged: it cannot be recomputed")
+            raise ValueError("x11 moves by a whole number of records")
         return cls(space, curve, moves)

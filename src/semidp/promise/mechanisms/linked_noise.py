@@ -173,7 +173,7 @@ class LinkedNoise(Mechanism):
     def from_record(cls, space: QuerySpace, noise: Mapping[str, Any]) -> Self:
         """Return the mechanism of a recorded noise on a space of the same tables."""
         if not isinstance(space, LinkedSpace):
-            raise InputError(f"the record of {cls.name} noise is damaged: it cannot be recomputed")
+            raise TypeError("linked residuals are those of linked tables")
         parts = []
         for key, kind in zip(("members", "units"), space.kinds, strict=True):
             record = {"residuals": noise.get(key), "draw": noise.get("draw")}

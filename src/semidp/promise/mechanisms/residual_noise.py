@@ -231,24 +231,18 @@ class ResidualMechanism(SharedNoise):
         something exact fixed it, must be fixed there too.
         """
         if not isinstance(space, ProductSpace):
-            raise InputError(f"the record of {cls.name} noise is damaged: it cannot be recomputed")
+            raise TypeError("residuals are those of a product of tables")
         squares = {}
-        try:
-            for part in noise["residuals"]:
-                view = space.schema.view(part["features"])
-                squares[view] = positive(part["sigma2"], "σ²")
-            law = str(noise["draw"])
-        except (KeyError, TypeError, AttributeError):
-            raise InputError(
-                "the record of noise on residuals is damaged: it cannot be recomputed"
-            ) from None
+        for part in noise["residuals"]:
+            view = space.schema.view(part["features"])
+            squares[view] = positive(part["sigma2"], "σ²")
         if not set(space.measured_residuals) <= set(squares):
             raise Refused(
                 "something was published exactly because others fixed it, and here they do not"
                 " fix it"
             )
         measured = {view: squares[view] for view in space.measured_residuals}
-        return cls(space, measured, _cost(space, measured), law)
+        return cls(space, measured, _cost(space, measured), str(noise["draw"]))
 
     def refuse_false_claim(self) -> None:
         """Refuse noise if a drawn exchange costs more than it claims, all residuals together."""
