@@ -15,6 +15,7 @@ from semidp.cli.resume import explain_unclaimed
 from semidp.errors import InputError
 from semidp.present.release import Release
 from semidp.present.series_words import describe_series
+from semidp.promise.accounting.account import find_disagreement
 from semidp.promise.accounting.ledger import Ledger
 from semidp.promise.accounting.periods import Attendance
 from semidp.promise.accounting.series import Series, SeriesAccount
@@ -203,7 +204,7 @@ def _compare(book: Ledger, releases: list[Path], printing: o.Printing) -> None:
         release, name = Release.load(folder), str(folder)
         noise = release.measured_digest
         # The release keeps the hash of its charge, so that a charge removed later is missed here.
-        said = account.disagreement(release.ledger, release.stated, noise)
+        said = find_disagreement(account, release.ledger, release.stated, noise)
         if said is None and release.ledger is not None:
             number = release.ledger["number"]
             first, other = paid.setdefault(number, (noise, name))

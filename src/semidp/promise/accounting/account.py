@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from fractions import Fraction
-from typing import Any, ClassVar, TypeGuard
+from typing import Any, ClassVar, Protocol, TypeGuard
 
 from semidp.errors import AdjacencyUnknown, BudgetExceeded, Refused
 from semidp.promise.accounting.periods import Periods
@@ -286,57 +286,59 @@ class Account:
                 ) from None
         return replace(self, dataspace=union, adjacency=together, charges=tuple(counted))
 
-    def disagreement(
-        self,
-        entry: Mapping[str, Any] | None,
-        guarantee: Guarantee | None = None,
-        noise: str | None = None,
-    ) -> str | None:
-        """Return a sentence on how the entry that a release keeps of its charge disagrees with this
-        account; None where it agrees.
 
-        The hash in the entry covers the charge and all before it. So a charge that was removed,
-        changed or put in later shows in every release that was charged after it, and a last one
-        that was removed in its own release. The hash says nothing of the release that holds it.
+class Charged(Protocol):
+    """What a ledger holds, of one dataset or of a series."""
 
-        Parameters
-        ----------
-        entry
-            What the release keeps of its charge.
-        guarantee
-            What the release states, which must be what was charged.
-        noise
-            Digest of its noisy values, which must be those that the charge paid for, if a run
-            recorded them.
+    @property
+    def id(self) -> str:
+        """The random name of the ledger."""
 
-        Examples
-        --------
-        >>> Account(Budget.zcdp(1)).disagreement({"ledger": "", "number": 1, "head": "0f"})
-        'its charge is number 1, and the ledger holds 0'
-        """
-        return find_disagreement(self.charges, self.id, entry, guarantee, noise)
+    @property
+    def charges(self) -> tuple[Charge, ...]:
+        """Its charges, in their order."""
 
 
 def find_disagreement(
-    charges: Sequence[Charge],
-    ledger: str,
+    account: Charged,
     entry: Mapping[str, Any] | None,
-    guarantee: Guarantee | None,
-    noise: str | None,
+    guarantee: Guarantee | None = None,
+    noise: str | None = None,
 ) -> str | None:
-    """Return how the entry that a release keeps disagrees with the charges of a ledger; see
-    `Account.disagreement`.
+    """Return a sentence on how the entry that a release keeps of its charge disagrees with an
+    account; None where it agrees.
+
+    The hash in the entry covers the charge and all before it. So a charge that was removed,
+    changed or put in later shows in every release that was charged after it, and a last one
+    that was removed in its own release. The hash says nothing of the release that holds it.
+
+    Parameters
+    ----------
+    account
+        What the ledger holds.
+    entry
+        What the release keeps of its charge.
+    guarantee
+        What the release states, which must be what was charged.
+    noise
+        Digest of its noisy values, which must be those that the charge paid for, if a run
+        recorded them.
+
+    Examples
+    --------
+    >>> find_disagreement(Account(Budget.zcdp(1)), {"ledger": "", "number": 1, "head": "0f"})
+    'its charge is number 1, and the ledger holds 0'
     """
     if entry is None:
         return "it was charged to no ledger"
-    if entry.get("ledger") != ledger:
+    if entry.get("ledger") != account.id:
         return "it was charged to another ledger"
-    number, count = entry.get("number"), len(charges)
+    number, count = entry.get("number"), len(account.charges)
     if not _is_count(number):
         return "what it says of its charge is damaged"
     if number > count:
         return f"its charge is number {number}, and the ledger holds {count}"
-    charge = charges[number - 1]
+    charge = account.charges[number - 1]
     if entry.get("head") != charge.head:
         return f"charge {number} of the ledger, or one before it, is not the one that was made"
     if guarantee is not None and not charge.is_for(guarantee):

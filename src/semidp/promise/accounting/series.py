@@ -22,7 +22,6 @@ from semidp.errors import BudgetExceeded, InputError, Refused
 from semidp.promise.accounting.account import (
     Account,
     Charge,
-    find_disagreement,
     fits,
     refuse_other_persons,
     square_of_mu,
@@ -551,17 +550,6 @@ class SeriesAccount:
                 f"charging {label!r} would exceed the series' budget of {self.budget} for a person"
                 f" in {names}: nothing was released or charged; ask for a smaller budget"
             )
-
-    def disagreement(
-        self,
-        entry: Mapping[str, Any] | None,
-        guarantee: Guarantee | None = None,
-        noise: str | None = None,
-    ) -> str | None:
-        """Return how the entry that a release keeps disagrees with this account; None where it
-        agrees.
-        """
-        return find_disagreement(self.charges, self.id, entry, guarantee, noise)
 
 
 def _is_one_file(dataspace: Datasets) -> bool:
