@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from semidp.errors import InputError
 from semidp.inference.answers import Covers, IntervalEstimate
 from semidp.inference.linear_estimates import simulated_bound
-from semidp.promise.exact import bisections
 
 Floats = NDArray[np.float64]
 
@@ -128,7 +127,10 @@ class NoisyRates:
             # The sign of the quasi-score says on which side of the second rate the estimate lies.
             return self._parts(measure, value, second)[1] > 0
 
-        low, high = bisections(is_below, low, high, _STEPS)
+        for _ in range(_STEPS):
+            middle = (low + high) / 2
+            rising = is_below(middle)
+            low, high = np.where(rising, middle, low), np.where(rising, high, middle)
         return self._parts(measure, value, (low + high) / 2)[0]
 
     def _parts(self, measure: RateMeasure, value: Floats, second: Floats) -> tuple[Floats, Floats]:

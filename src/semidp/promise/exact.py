@@ -11,9 +11,6 @@ from fractions import Fraction
 from numbers import Rational
 from typing import TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
-
 from semidp.errors import InputError
 
 Number = int | float | str | Decimal | Fraction
@@ -21,7 +18,6 @@ Number = int | float | str | Decimal | Fraction
 ``Fraction(1, 3)``."""
 
 Real = TypeVar("Real", float, Fraction)
-Ends = TypeVar("Ends", NDArray[np.float64], NDArray[np.int64])
 
 _LONGEST_EXPONENT = 400  # "1e999999999" would otherwise allocate for ever
 # fractions of composed guarantees have hundreds; Python reads integers of at most 4,300
@@ -178,49 +174,6 @@ def whole_bisection(below: Callable[[int], bool], low: int, high: int) -> tuple[
         else:
             high = middle
     return low, high
-
-
-def bisections(
-    below: Callable[[NDArray[np.float64]], NDArray[np.bool_]],
-    low: NDArray[np.float64],
-    high: NDArray[np.float64],
-    halvings: int,
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Narrow many intervals at once, each as `bisection` does; `below` answers for all of them.
-
-    >>> low, high = bisections(lambda x: x * x < [2, 3], np.ones(2), np.full(2, 2.0), halvings=3)
-    >>> low, high
-    (array([1.375, 1.625]), array([1.5 , 1.75]))
-    """
-    for _ in range(halvings):
-        low, high = _halve_intervals(below, low, (low + high) / 2, high)
-    return low, high
-
-
-def whole_bisections(
-    below: Callable[[NDArray[np.int64]], NDArray[np.bool_]],
-    low: NDArray[np.int64],
-    high: NDArray[np.int64],
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Narrow many intervals of whole numbers at once, until the ends of every one are neighbours.
-
-    An interval that is narrow before the others is asked at its lower end again; if that end is not
-    below the threshold, it becomes both ends.
-
-    >>> whole_bisections(lambda n: n * n < [5, 2_000], np.array([0, 0]), np.array([3, 2_000]))
-    (array([ 2, 44]), array([ 3, 45]))
-    """
-    while (high - low > 1).any():
-        low, high = _halve_intervals(below, low, (low + high) // 2, high)
-    return low, high
-
-
-def _halve_intervals(
-    below: Callable[[Ends], NDArray[np.bool_]], low: Ends, middle: Ends, high: Ends
-) -> tuple[Ends, Ends]:
-    """Return the halves of intervals that hold their thresholds."""
-    rising = below(middle)
-    return np.where(rising, middle, low), np.where(rising, high, middle)
 
 
 def number(x: Fraction) -> int | float:

@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from semidp.promise.exact import whole_bisections
 from semidp.promise.progress import Progress, silent
 from semidp.promise.schema.margins import (
     Counts,
@@ -79,7 +78,10 @@ def thresholds(problem: Problem) -> Counts:
     while (over := grid.sum(records_below_threshold(low), view) > total.counts).any():
         low = low - width * over
         width *= 2
-    low, high = whole_bisections(too_few, low, high)
+    while (high - low > 1).any():
+        middle = (low + high) // 2
+        rising = too_few(middle)
+        low, high = np.where(rising, middle, low), np.where(rising, high, middle)
     # The two thresholds are one unit apart, so that all records between them cost the same: any of
     # them may fill what is left.
     sure = records_below_threshold(low)
