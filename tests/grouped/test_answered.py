@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.rescaled import with_scale
 
 import semidp
 from semidp import Budget, Dataspace, Feature, Margin, Outcome, Schema, Table
@@ -214,7 +215,7 @@ def test_intervals_of_means_hold_as_often_as_they_say(budget: Budget, steps: int
     assert (found.lower >= -5).all()
     assert (found.upper <= 5).all()
     # The twin: half of the noise is believed, and the intervals fail.
-    too_sure = measured(mechanism.with_scale(mechanism.scale / 2), noisy).mean_intervals(
+    too_sure = measured(with_scale(mechanism, mechanism.scale / 2), noisy).mean_intervals(
         None, Fraction(95, 100), False
     )
     narrow = (too_sure.lower - 1e-9 <= truth) & (truth <= too_sure.upper + 1e-9)

@@ -17,6 +17,7 @@ from tests.grouped.test_rank_norms import (
     neighbours,
     space_of,
 )
+from tests.rescaled import with_scale
 
 from semidp.assess import worst_pair
 from semidp.assess.worst_moves import worst_move
@@ -361,8 +362,9 @@ def test_laplace_noise_is_within_epsilon_on_the_worst_pair() -> None:
 def test_half_the_noise_breaks_the_claim() -> None:
     """The twin of the divergences above."""
     space = two_wards(3, Ball(2))
-    mechanism = DiscreteGaussianMechanism.calibrate(space, Budget.zcdp("1/2")).with_scale(
-        np.sqrt(space.l2_squared) / 2
+    mechanism = with_scale(
+        DiscreteGaussianMechanism.calibrate(space, Budget.zcdp("1/2")),
+        np.sqrt(space.l2_squared) / 2,
     )
     move = worst_move(space)
     assert move is not None

@@ -10,6 +10,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from tests.rescaled import with_scale
 
 from semidp.errors import InputError
 from semidp.promise.mechanisms.exponential import exponential_mechanism, rank_space
@@ -183,7 +184,7 @@ def test_a_level_stated_from_half_the_noise_is_found_out() -> None:
     mechanism = select_mechanism(space, Budget.gdp(1))
     noisy = mechanism.measure(space.apply_query(rows), SeededRandomness(12))
     shares = held(
-        GroupDistributions(mechanism.with_scale(mechanism.scale / 2), noisy), values, rows
+        GroupDistributions(with_scale(mechanism, mechanism.scale / 2), noisy), values, rows
     )
     slack = 4 * math.sqrt(0.95 * 0.05 / groups)
     assert all(share < 0.95 - slack for share in shares.values()), shares
@@ -196,7 +197,7 @@ def test_coarse_noise_needs_its_own_law() -> None:
     space = two_wards(1, Ball(1))
     worst = 1.0
     for hundredths in range(20, 90, 5):
-        mechanism = select_mechanism(space, Budget.gdp(1)).with_scale(hundredths / 100)
+        mechanism = with_scale(select_mechanism(space, Budget.gdp(1)), hundredths / 100)
         law = mechanism.sampler
         places = np.arange(-60, 61)
         chances = np.array([float(law.pmf(int(place))) for place in places])

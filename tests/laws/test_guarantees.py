@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from semidp.errors import InputError, Refused
+from semidp.errors import InputError
 from semidp.promise.guarantee import Guarantee
 from semidp.promise.schema.features import Feature
 from semidp.promise.schema.schema import Schema, Table
@@ -95,18 +95,6 @@ def test_a_smaller_number_is_not_a_stronger_guarantee_elsewhere() -> None:
 def test_no_two_datasets_differ_in_more_than_n_records() -> None:
     everyone, more = (Guarantee(SPACES[0], Ball(a), gaussian(1)) for a in (TABLE.n, TABLE.n + 5))
     assert everyone.compare(more) is Order.EQUAL
-
-
-def test_an_ordinary_guarantee_meets_an_invariant() -> None:
-    announced = Guarantee(SPACES[0], Ball(1), zcdp("2.56"))
-    real = announced.with_invariant(SPACES[1], Ball(2))
-    assert real == Guarantee(SPACES[1], Ball(2), zcdp("10.24"))
-    assert announced.with_invariant(SPACES[3], Ball(0)).tradeoff.is_trivial
-    for wrong in (Guarantee(SPACES[1], Ball(1), zcdp(1)), Guarantee(SPACES[0], Ball(2), zcdp(1))):
-        with pytest.raises(Refused, match="calibrate"):
-            wrong.with_invariant(SPACES[2], Ball(3))
-    with pytest.raises(Refused, match="other data"):
-        announced.with_invariant(SPACES[5], Ball(2))
 
 
 @given(guarantees)

@@ -179,42 +179,6 @@ class Guarantee(Encodable):
         tradeoff = self.tradeoff.compose(*(other.tradeoff for other in others))
         return Guarantee(self.dataspace, self.adjacency, tradeoff)
 
-    def with_invariant(self, dataspace: Datasets, adjacency: Adjacency) -> "Guarantee":
-        """Return what remains of an ordinary guarantee when statistics are published exactly beside
-        it.
-
-        (D, A_1, f) becomes (D_t, A_a, f∘…∘f) with `a` applications (Cho and Awan, Section 3.3).
-        Only an ordinary guarantee can be carried over: the intermediate datasets need not agree
-        with the exact statistics.
-
-        >>> from semidp.promise.schema.features import Feature
-        >>> from semidp.promise.schema.schema import Schema
-        >>> from semidp.promise.schema.schema import Table
-        >>> from semidp.promise.spaces.dataspace import Margin
-        >>> from semidp.promise.tradeoff.budget import zcdp
-        >>> table = Table(Schema([Feature("state", "ab")]), [3, 4])
-        >>> announced = Guarantee(Dataspace.from_table(table, []), Ball(1), zcdp("2.56"))
-        >>> announced.with_invariant(
-        ...     Dataspace.from_table(table, [Margin("state")]), Ball(2)
-        ... ).tradeoff
-        ZCDP(rho=Fraction(256, 25))
-        """
-        is_known = isinstance(self.dataspace, Dataspace)
-        if self.adjacency.a != 1 or self.dataspace.margins or not is_known:
-            raise Refused(
-                "only a guarantee for one record, with nothing published exactly but n, can be"
-                " carried over to an invariant: calibrate the mechanism under the invariant instead"
-            )
-        if not dataspace.is_within(self.dataspace):
-            raise Refused(
-                "the invariant is about other data than the guarantee: use the same schema and"
-                " records"
-            )
-        a = adjacency.a
-        # With a = 0 nothing can change, and the two curves agree.
-        curve = self.tradeoff.group(a) if a else Gaussian(Fraction(0))
-        return Guarantee(dataspace, adjacency, curve)
-
     def for_any_records(self, a: int, protection: Protection | None = None) -> "Guarantee":
         """Return what an exchange guarantee says of any `a` records that change at once: (D_t, A_a,
         f∘…∘f).

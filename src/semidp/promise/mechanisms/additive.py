@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 import scipy
@@ -270,10 +270,6 @@ class LatticeGaussianMechanism(ConcentratedNoise):
         noise = np.zeros((count, cells), dtype=np.int64)
         noise[:, self.matrix_form.cells] = self.sampler.sample_many(count, randomness)
         return noise.reshape(count, *self.space.shape)
-
-    def publish(self, noisy: NDArray[Any]) -> NDArray[np.float64]:
-        """Return the noisy table as it is: its totals are exact already."""
-        return noisy.astype(np.float64)
 
     @cached_property
     def matrix_form(self) -> MatrixForm:

@@ -522,10 +522,6 @@ class KNormMechanism(PureMechanism):
         drawn = knorm_noise(self.placed_ball.ball, self.rate, count, source, self.progress)
         return self.placed_ball.place(self.placed_ball.round_point(drawn)).astype(np.int64)
 
-    def publish(self, noisy: NDArray[Any]) -> NDArray[np.float64]:
-        """Return the noisy table as it is: its totals are exact already."""
-        return noisy.astype(np.float64)
-
     @property
     def gain(self) -> float:
         """``E r²``: what turns moments of the uniform point into those of the noise."""

@@ -262,31 +262,8 @@ class Mechanism(ABC):
                 f"noise of the law {cls.name!r} is not known under other exact statistics"
             )
         numbers = {str(name): value for name, value in noise.items() if name != "law"}
-        try:
-            parameters = {name: positive(value, name) for name, value in numbers.items()}
-            return cls(space, **parameters)
-        except TypeError:
-            raise InputError(
-                f"the record of {cls.name} noise is damaged: it cannot be recomputed"
-            ) from None
-
-    def with_scale(self, scale: float) -> Self:
-        """Return the mechanism with another scale of its noise; its guarantee follows.
-
-        >>> from semidp.promise.mechanisms.additive import RoundedGaussianMechanism
-        >>> from semidp.promise.mechanisms.examples import two_way
-        >>> RoundedGaussianMechanism.calibrate(two_way()[0], Budget.gdp(1)).with_scale(
-        ...     4.0
-        ... ).tradeoff.mu
-        Fraction(1, 2)
-        """
-        if not self.scale_powers:
-            raise Refused(f"{self.name} noise has more than one scale, or none: calibrate it again")
-        share = Fraction(scale) / Fraction(self.scale)
-        changed: Any = {}
-        for name, power in self.scale_powers.items():
-            changed[name] = getattr(self, name) * share**power
-        return replace(self, **changed)
+        parameters = {name: positive(value, name) for name, value in numbers.items()}
+        return cls(space, **parameters)
 
     def reporting(self, progress: Progress) -> Self:
         """Return a copy that reports sampling progress. Default: `self`, since most samplers finish
@@ -332,6 +309,8 @@ class Mechanism(ABC):
         """Return ``P·noisy`` plus the part that the public totals fix: post-processing of public
         numbers.
         """
+        if self.keeps_totals:  # nothing is left to project
+            return noisy.astype(np.float64)
         return self.space.project_noisy_values(noisy)
 
     def refuse_false_claim(self) -> None:  # noqa: B027 - most have nothing to compare
