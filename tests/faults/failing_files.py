@@ -50,7 +50,10 @@ class Accesses:
         elif not self.error[1]:
             return
         if self.error is not None:
-            raise OSError(self.error[0], os.strerror(self.error[0]))
+            raise self.make_error(self.error[0])
+
+    def make_error(self, code: int) -> OSError:
+        return OSError(code, os.strerror(code))
 
     def is_inside(self, path: Any) -> bool:
         if isinstance(path, int):

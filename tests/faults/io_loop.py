@@ -1,16 +1,19 @@
-"""Run a command once, and at every file access a copy of the process in which that access fails.
+"""Run a command once, and at every file access copies of the process: in each of them that access
+fails in another way, or the process is killed.
 
 A copy is a fork, so that what came before the access is not repeated. It works in a copy of the
 folder under the same name, while the original waits. What a copy leaves behind is judged by what
-can be done with it. Copies that leave the same files are judged by the same facts.
+can be done with it. Copies that leave the same files are judged by the same facts. Errors that no
+line of the command tells apart (`WatchedCode`) are one run.
 
 Run as a process by the tests, because nothing may run in other threads when it forks: ``python -m
-tests.faults.io_loop SHARE NAME…``.
+tests.faults.io_loop SHARE NAME… [--thorough]``.
 """
 
 import contextlib
 import errno
 import fcntl
+import functools
 import hashlib
 import io
 import json
@@ -23,11 +26,11 @@ import sys
 import tempfile
 import traceback
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, tzinfo
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, NoReturn
 from unittest import mock
 
 import duckdb
@@ -40,7 +43,7 @@ from semidp.promise.accounting import account
 from semidp.promise.documents import read_document
 from semidp.promise.files import recover
 from semidp.publish import pipeline
-from semidp.publish.folders import is_unfinished
+from semidp.publish.folders import Unfinished, is_unfinished
 from semidp.publish.parts import prepared_blocks
 from tests.faults.failing_files import Accesses, failing, is_same_tree
 
@@ -48,7 +51,8 @@ CODES = (
     *(errno.ENOSPC, errno.EIO, errno.EROFS, errno.EACCES),
     *(errno.ESTALE, errno.ENOLCK, errno.ENOSYS),
 )
-WAYS = tuple((code, lasting) for code in CODES for lasting in (False, True))
+KILLED = -signal.SIGKILL
+WAYS = (*((code, lasting) for lasting in (False, True) for code in CODES), (KILLED, True))
 CLOCKS = (_output, account, pipeline, prepared_blocks, releases_together)
 SECONDS = 120  # far beyond what any run takes
 
@@ -73,6 +77,7 @@ KEPT_FILES, KEPT_FOLDERS = (
     ("first", "second"),
 )
 _SCRAP = re.compile(r"\.[0-9a-f]{8}(?=$|/|\.old)")
+_REASON = re.compile("|".join(map(os.strerror, CODES)), re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -128,6 +133,34 @@ OPERATIONS = {
 # --- a command in which an access fails -----------------------------------------------------------
 
 
+class WatchedCode(int):
+    """The code of an error. It notes the codes with which it is compared."""
+
+    compared: ClassVar[set[int]] = set()
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, int):
+            self.compared.add(int(other))
+        return int(self) == other
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __hash__(self) -> int:
+        self.compared.update(CODES)  # looked up in a set: it may hold any of them
+        return hash(int(self))
+
+
+def find_alike(code: int, compared: set[int]) -> set[int]:
+    """Codes with which a command does the same as with one: none was compared with either, and
+    Python has no class of its own for them.
+    """
+    if code in compared or type(OSError(code, "")) is not OSError:
+        return {code}
+    plain = {other for other in CODES if type(OSError(other, "")) is OSError}
+    return plain - compared
+
+
 class FailingOnce(Accesses):
     """Accesses of which one fails."""
 
@@ -148,12 +181,22 @@ class ForkingAccesses(Accesses):
         The folder of the command.
     share
         Of all errors at all accesses every so manieth is tried.
+    is_thorough
+        Whether errors that are alike are tried too, and must end alike.
+    judge_killed
+        Judges what a copy leaves behind that is killed.
     """
 
-    def __init__(self, folder: Path, share: int) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        share: int,
+        is_thorough: bool,
+        judge_killed: "Callable[[ForkingAccesses], dict[str, Any]]",
+    ) -> None:
         super().__init__(folder)
-        self.share = share
-        self.tried = 0
+        self.share, self.is_thorough, self.judge_killed = share, is_thorough, judge_killed
+        self.tried = self.alike = 0
         self.facts: dict[str, dict[str, Any]] = {}  # by the files that a copy has left
         self.reports: list[dict[str, Any]] = []
         self.answer: int | None = None  # in a copy: where it reports
@@ -164,20 +207,39 @@ class ForkingAccesses(Accesses):
         return not self._is_busy and super().is_inside(path)
 
     def fail_at(self, what: str) -> tuple[int, bool] | None:
+        known: dict[tuple[int, bool], dict[str, Any]] = {}  # the runs that stand for others
         for code, lasting in WAYS:
             self.tried += 1
             if self.tried % self.share:
                 continue
+            example = known.get((code, lasting))
+            if example is not None:
+                self.alike += 1
+                if not self.is_thorough:
+                    continue
             self._is_busy = True
-            is_copy = self._fork()
+            is_copy = self._fork(code == KILLED)
+            if is_copy and code == KILLED:
+                self.about = f"access {self.seen}, killed before {what}"
+                self.end_copy(self.judge_killed)
             self._is_busy = False
             if is_copy:
                 once = "from then on" if lasting else "once"
                 self.about = f"access {self.seen}, {what} fails {once} with {os.strerror(code)}"
                 return code, lasting
+            found = self.reports[-1]
+            if example is not None and any(found[key] != example[key] for key in ("key", "ended")):
+                found["wrong"].append(f"{found['ended']} is not like {example['ended']}")
+            for other in find_alike(code, set(found["compared"])):
+                known.setdefault((other, lasting), found)
         return None
 
-    def _fork(self) -> bool:
+    def make_error(self, code: int) -> OSError:
+        error = super().make_error(code)
+        error.errno = WatchedCode(code)
+        return error
+
+    def _fork(self, is_killed: bool) -> bool:
         """Copy the process and its folder; return True in the copy, and False here when the copy
         has ended.
         """
@@ -191,7 +253,8 @@ class ForkingAccesses(Accesses):
             signal.alarm(SECONDS)
             os.close(reader)
             self.answer = writer
-            _reopen_files(waiting, folder)
+            if not is_killed:  # else it would hold the locks of the copied folder
+                _reopen_files(waiting, folder)
             return True
         os.close(writer)
         with open(reader, "rb") as answers:
@@ -201,16 +264,30 @@ class ForkingAccesses(Accesses):
             found = json.loads(report)
             self.facts.setdefault(found["key"], found["facts"])
         else:
-            found = {"wrong": [f"the copy ended with {os.waitstatus_to_exitcode(status)}"]}
+            text = f"the copy ended with {os.waitstatus_to_exitcode(status)}"
+            found = {"wrong": [text], "compared": CODES, "key": "", "ended": "", "facts": {}}
+            found["is_killed"] = False
         self.reports.append(found)
         shutil.rmtree(folder)
         waiting.rename(folder)
         return False
 
-    def end_copy(self, report: dict[str, Any]) -> None:
+    def end_copy(self, judge: "Callable[[ForkingAccesses], dict[str, Any]]") -> NoReturn:
+        """Report how a copy is judged, and end it."""
         assert self.answer is not None
+        compared = sorted(WatchedCode.compared)
+        try:
+            report = judge(self)
+        except BaseException:
+            report = {
+                "key": "",
+                "facts": {},
+                "ended": "",
+                "is_killed": False,
+                "wrong": [f"{self.about}: {traceback.format_exc()}"],
+            }
         with open(self.answer, "wb") as file:
-            file.write(json.dumps(report).encode())
+            file.write(json.dumps({**report, "compared": compared}).encode())
         os._exit(0)
 
 
@@ -284,6 +361,9 @@ class CountedRandomness:
         return hashlib.shake_256(str(self.drawn).encode()).digest(size)
 
 
+RANDOMNESS = CountedRandomness()
+
+
 class StandingTime(datetime):
     """A clock that stands still."""
 
@@ -295,10 +375,9 @@ class StandingTime(datetime):
 @contextlib.contextmanager
 def same_everywhere() -> Iterator[None]:
     """Let every copy of the process draw the same random numbers at the same time."""
-    randomness = CountedRandomness()
     with contextlib.ExitStack() as patched:
-        patched.enter_context(mock.patch.object(os, "urandom", randomness))
-        patched.enter_context(mock.patch.object(random, "_urandom", randomness))
+        patched.enter_context(mock.patch.object(os, "urandom", RANDOMNESS))
+        patched.enter_context(mock.patch.object(random, "_urandom", RANDOMNESS))
         for module in CLOCKS:
             patched.enter_context(mock.patch.object(module, "datetime", StandingTime))
         yield
@@ -352,8 +431,9 @@ def judge(
     ended: tuple[int, str],
     accesses: ForkingAccesses,
 ) -> dict[str, Any]:
-    """Judge what a command left behind in which an access failed."""
+    """Judge what a command left behind in which an access failed, or that was killed."""
     wrong = []
+    RANDOMNESS.drawn += 10**6  # whatever is drawn again is something else
     for kept in KEPT_FILES:
         if (place / kept).read_bytes() != (start / kept).read_bytes():
             wrong.append(f"{kept} was changed")
@@ -364,13 +444,17 @@ def judge(
     facts = accesses.facts.get(key)
     if facts is None:
         facts = find_facts(operation, start, place)
-    wrong += [*facts["wrong"], *compare(operation, ended, facts)]
+    is_killed = ended[0] == KILLED
+    wrong += [*facts["wrong"], *([] if is_killed else compare(operation, ended, facts))]
     about = f"{accesses.about}: {ended[0]} {ended[1]!r}"
     outcome = "done" if ended[0] == 0 else facts["outcome"]
     return {
+        "about": about,
+        "is_killed": is_killed,
         "key": key,
         "facts": facts,
         "outcome": outcome,
+        "ended": f"{ended[0]} {_REASON.sub('its reason', ended[1])}",
         "wrong": [f"{about}: {text}" for text in wrong],
     }
 
@@ -392,6 +476,10 @@ def find_facts(operation: Operation, start: Path, place: Path) -> dict[str, Any]
     # A run that could neither finish its two renames nor undo the first is finished by any reader.
     halfway = not out.exists()
     recover(out)
+    left = Unfinished.from_notes(out) if is_unfinished(out) else None
+    # Parts are measured one after the other.
+    note = "whole" if "--partition" in operation.words else "measured"
+    is_measured = left is not None and left.read_notes().get(note) is True
     paid, old = count_charges(start, operation), charge_number(start / "out")
     more = count_charges(place, operation) - paid
     number = charge_number(out)
@@ -406,9 +494,8 @@ def find_facts(operation: Operation, start: Path, place: Path) -> dict[str, Any]
             wrong.append(f"discarding again: {said}")
         if not is_written_off(place, operation):
             wrong.append("the charge is not written off")
-        return {"wrong": wrong, "outcome": outcome, "is_made": not is_left, "more": 0} | {
-            "halfway": False
-        }
+        facts = {"is_made": not is_left, "more": 0, "halfway": False, "measured": ""}
+        return {"wrong": wrong, "outcome": outcome, **facts}
     if not is_made and number != old:
         wrong.append("the old release is lost")
     if operation.is_refused:
@@ -434,7 +521,8 @@ def find_facts(operation: Operation, start: Path, place: Path) -> dict[str, Any]
             wrong.append(f"{count_charges(place, operation)} charges in the end, after {paid}")
         if outcome == "failed" and more:
             wrong.append("what was paid for is lost")
-    facts = {"is_made": is_made, "more": more, "halfway": halfway}
+    measured = _hash_tree(out) if is_measured and out.exists() else ""
+    facts = {"is_made": is_made, "more": more, "halfway": halfway, "measured": measured}
     return {"wrong": wrong, "outcome": outcome, **facts}
 
 
@@ -536,7 +624,7 @@ def leave_unfinished(operation: Operation, place: Path, template: Path) -> None:
     raise AssertionError("no run is left unfinished")
 
 
-def try_operation(root: Path, name: str, share: int) -> dict[str, Any]:
+def try_operation(root: Path, name: str, share: int, is_thorough: bool) -> dict[str, Any]:
     """Let every access of an operation fail; return the counts, and what was wrong."""
     operation, place, start = OPERATIONS[name], root / "place", root / "start"
     shutil.copytree(root / "template", place)
@@ -546,38 +634,56 @@ def try_operation(root: Path, name: str, share: int) -> dict[str, Any]:
         # where every run will be: it notes the path of its ledger
         leave_unfinished(operation, place, root / "template")
     shutil.copytree(place, start)
-    accesses = ForkingAccesses(place, share)
+    killed = functools.partial(judge, operation, start, place, (KILLED, ""))
+    accesses = ForkingAccesses(place, share, is_thorough, killed)
     ended = call(place, operation.words, accesses)
     if accesses.answer is not None:
-        try:
-            accesses.end_copy(judge(operation, start, place, ended, accesses))
-        except BaseException:
-            accesses.end_copy(
-                {"key": "", "facts": {}, "wrong": [f"{accesses.about}: {traceback.format_exc()}"]}
-            )
+        accesses.end_copy(functools.partial(judge, operation, start, place, ended))
     assert ended[0] == 2 * operation.is_refused, ended[1]
+    wrong = [text for report in accesses.reports for text in report["wrong"]]
+    if operation.is_refused:
+        assert call(place, RESUME)[0] == 0
+    alike, others = compare_published(accesses, place / "out")
     shutil.rmtree(place)
     shutil.rmtree(start)
     outcomes = Counter(report.get("outcome", "wrong") for report in accesses.reports)
-    wrong = [text for report in accesses.reports for text in report["wrong"]]
     return {
         "operation": name,
         "accesses": accesses.seen,
         "runs": len(accesses.reports),
+        "kills": sum(report["is_killed"] for report in accesses.reports),
+        "alike": accesses.alike,
         "states": len(accesses.facts),
+        "same files": alike,
         **outcomes,
-        "wrong": wrong,
+        "wrong": wrong + others,
     }
 
 
+def compare_published(accesses: ForkingAccesses, out: Path) -> tuple[int, list[str]]:
+    """Compare what was finished after it had been measured with the files of the run that nothing
+    disturbed; return how many are the same, and what was wrong.
+    """
+    whole = _hash_tree(out)
+    same, wrong = 0, []
+    for report in accesses.reports:
+        measured = report["facts"].get("measured")
+        if measured:
+            same += measured == whole
+            if measured != whole:
+                wrong.append(f"{report['about']}: other files than without it")
+    return same, wrong
+
+
 def main() -> None:
-    share, names = int(sys.argv[1]), sys.argv[2:] or [*OPERATIONS]
+    share, is_thorough = int(sys.argv[1]), "--thorough" in sys.argv
+    names = [name for name in sys.argv[2:] if name != "--thorough"] or [*OPERATIONS]
     # in memory if there is such a folder: nothing here is to last
     memory = "/dev/shm" if Path("/dev/shm").is_dir() else None
     with tempfile.TemporaryDirectory(dir=memory) as folder, one_thread():
         make_template(Path(folder) / "template")
         for name in names:
-            print(json.dumps(try_operation(Path(folder), name, share)), flush=True)
+            print(json.dumps(try_operation(Path(folder), name, share, is_thorough)), flush=True)
 
 
 if __name__ == "__main__":
