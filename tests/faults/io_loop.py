@@ -7,9 +7,10 @@ can be done with it. Copies that leave the same files are judged by the same fac
 line of the command tells apart (`WatchedCode`) are one run.
 
 Run as a process by the tests, because nothing may run in other threads when it forks: ``python -m
-tests.faults.io_loop SHARE NAME… [--thorough]``.
+tests.faults.io_loop SHARE NAME… [--thorough] [--points FIRST LAST]``.
 """
 
+import argparse
 import contextlib
 import errno
 import fcntl
@@ -196,6 +197,7 @@ class ForkingAccesses(Accesses):
     ) -> None:
         super().__init__(folder)
         self.share, self.is_thorough, self.judge_killed = share, is_thorough, judge_killed
+        self.points = range(1, sys.maxsize)
         self.tried = self.alike = 0
         self.facts: dict[str, dict[str, Any]] = {}  # by the files that a copy has left
         self.reports: list[dict[str, Any]] = []
@@ -208,6 +210,8 @@ class ForkingAccesses(Accesses):
 
     def fail_at(self, what: str) -> tuple[int, bool] | None:
         known: dict[tuple[int, bool], dict[str, Any]] = {}  # the runs that stand for others
+        if self.seen not in self.points:
+            return None
         for code, lasting in WAYS:
             self.tried += 1
             if self.tried % self.share:
@@ -624,7 +628,9 @@ def leave_unfinished(operation: Operation, place: Path, template: Path) -> None:
     raise AssertionError("no run is left unfinished")
 
 
-def try_operation(root: Path, name: str, share: int, is_thorough: bool) -> dict[str, Any]:
+def try_operation(
+    root: Path, name: str, share: int, is_thorough: bool, points: range
+) -> dict[str, Any]:
     """Let every access of an operation fail; return the counts, and what was wrong."""
     operation, place, start = OPERATIONS[name], root / "place", root / "start"
     shutil.copytree(root / "template", place)
@@ -636,6 +642,7 @@ def try_operation(root: Path, name: str, share: int, is_thorough: bool) -> dict[
     shutil.copytree(place, start)
     killed = functools.partial(judge, operation, start, place, (KILLED, ""))
     accesses = ForkingAccesses(place, share, is_thorough, killed)
+    accesses.points = points
     ended = call(place, operation.words, accesses)
     if accesses.answer is not None:
         accesses.end_copy(functools.partial(judge, operation, start, place, ended))
@@ -676,14 +683,21 @@ def compare_published(accesses: ForkingAccesses, out: Path) -> tuple[int, list[s
 
 
 def main() -> None:
-    share, is_thorough = int(sys.argv[1]), "--thorough" in sys.argv
-    names = [name for name in sys.argv[2:] if name != "--thorough"] or [*OPERATIONS]
+    parser = argparse.ArgumentParser()
+    parser.add_argument("share", type=int)
+    parser.add_argument("names", nargs="*", choices=OPERATIONS)
+    parser.add_argument("--thorough", action="store_true")
+    parser.add_argument("--points", nargs=2, type=int, default=(1, sys.maxsize))
+    asked = parser.parse_args()
     # in memory if there is such a folder: nothing here is to last
     memory = "/dev/shm" if Path("/dev/shm").is_dir() else None
     with tempfile.TemporaryDirectory(dir=memory) as folder, one_thread():
         make_template(Path(folder) / "template")
-        for name in names:
-            print(json.dumps(try_operation(Path(folder), name, share, is_thorough)), flush=True)
+        for name in asked.names or OPERATIONS:
+            found = try_operation(
+                Path(folder), name, asked.share, asked.thorough, range(*asked.points)
+            )
+            print(json.dumps(found), flush=True)
 
 
 if __name__ == "__main__":
