@@ -5,6 +5,7 @@ or exit code 70.
 others. What was found once is kept as an example.
 """
 
+import contextlib
 import copy
 import hashlib
 import itertools
@@ -224,19 +225,26 @@ levels = ["f", "m"]
 """
 
 
-def check(words: list[str]) -> int:
-    """Run a command; its code must be one that says something to a user, and it must end."""
+@contextlib.contextmanager
+def in_time(what: object) -> Iterator[None]:
+    """Let a block end within a minute."""
 
     def too_long(number: int, frame: FrameType | None) -> None:
-        raise AssertionError(f"no end within {SECONDS} seconds: {words}")
+        raise AssertionError(f"no end within {SECONDS} seconds: {what}")
 
     before = signal.signal(signal.SIGALRM, too_long)
     signal.alarm(SECONDS)
     try:
-        code = run([*words, "--quiet"])
+        yield
     finally:
         signal.alarm(0)
         signal.signal(signal.SIGALRM, before)
+
+
+def check(words: list[str]) -> int:
+    """Run a command; its code must be one that says something to a user, and it must end."""
+    with in_time(words):
+        code = run([*words, "--quiet"])
     assert code in SENTENCES, f"exit code {code}: {words}"
     return code
 
