@@ -5,13 +5,20 @@ another one, alone, and the tests that execute its line are run, the quickest fi
 killed if one fails. Survivors must be listed in ``survivors.json`` with a reason: that the change
 makes no difference, or none that is unsafe.
 
-``python -m tests.mutants.mutate [SUBJECT ...] [--every N]`` tries some. Tests are collected once. A
-mutant lives in a fork of this process, in which the code of one function is replaced.
+``python -m tests.mutants.mutate [SUBJECT ...]`` tries some. Tests are collected once. A mutant lives
+in a fork of this process, in which the code of one function is replaced.
+
+With ``--keep FOLDER`` a long run can be cut into pieces (``--minutes 14``): the folder remembers
+which tests execute which lines, and how each mutant ended. ``--again`` tries those anew that were
+not killed, with ``--tests PATH`` on other tests than usual. What is remembered is dropped where the
+source of a function has changed since.
 """
 
 import argparse
 import ast
+import functools
 import gc
+import hashlib
 import itertools
 import json
 import os
@@ -32,9 +39,11 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PROMISE = ROOT / "src" / "semidp" / "promise"
 REASONS = Path(__file__).with_name("survivors.json")
-SECONDS = 60  # a mutant that runs longer is stuck, which a test notices as well
-MOST_TESTS = 80  # for one mutant
-LONGEST_TEST = 10  # seconds; longer ones are not used
+# All seconds are of the processor, so that a busy machine changes nothing.
+MOST_TESTS = 100  # for one mutant
+MOST_SECONDS = 60  # of its tests, together
+LONGEST_TEST = 10  # longer ones are not used
+SLOWER = 5  # a mutant whose tests run so many times as long, and 20 seconds more, is stuck
 
 # Classes and functions, wherever they are defined.
 SUBJECTS: dict[str, tuple[str, ...]] = {
@@ -44,6 +53,7 @@ SUBJECTS: dict[str, tuple[str, ...]] = {
         *("RoundedGaussianMechanism", "LatticeGaussianMechanism", "PureMechanism", "L2Mechanism"),
         *("LaplaceMechanism", "ExponentialMechanism", "rho_within", "mu_within", "law_within"),
         *("ResidualMechanism", "LinkedNoise", "CanonicalMechanism", "precision_shares"),
+        *("_scale_to_precision", "_spent", "_bound_joint_cost", "_cost", "_coarse"),
     ),
     "norms": (
         *("SemiAdjacency", "semi_adjacency", "semi_adjacency_bound", "exchange_bound", "Reach"),
@@ -65,18 +75,33 @@ TESTS: dict[str, tuple[str, ...]] = {
     ),
     "scales": (
         *("src/semidp/promise/mechanisms", "tests/mechanisms", "tests/twins/test_guard.py"),
-        *("tests/products/test_charges.py", "tests/products/test_guarantee.py"),
-        *("tests/products/test_one_table.py", "tests/grouped/test_quantile_choice.py"),
+        *("tests/products", "tests/noise", "tests/grouped/test_quantile_choice.py"),
+        *("tests/grouped/test_quantiles.py", "tests/grouped/test_missing_outcomes.py"),
+        *("tests/grouped/test_rank_norms.py", "tests/grouped/test_distribution_norms.py"),
+        *("tests/audit/test_rank_pairs.py", "tests/audit/test_energy.py", "tests/test_ledger.py"),
+        *("tests/inference/test_odds_ratio_request.py", "tests/inference/test_canonical.py"),
+        *("tests/linked/test_promises.py", "tests/linked/test_whole_numbers.py"),
+        *("tests/linked/test_parts.py", "tests/linked/test_unit_promise.py"),
     ),
-    "norms": ("src/semidp/promise/sensitivity", "src/semidp/promise/spaces", "tests/laws"),
+    "norms": (
+        *("src/semidp/promise/sensitivity", "src/semidp/promise/spaces", "tests/laws"),
+        *("tests/grouped/test_answered.py", "tests/grouped/test_missing_outcomes.py"),
+        *("tests/grouped/test_routes.py", "tests/grouped/test_rank_norms.py"),
+        *("tests/grouped/test_distribution_norms.py", "tests/grouped/test_sensitivity.py"),
+        *("tests/grouped/test_exchange.py", "tests/grouped/test_published_outcomes.py"),
+        *("tests/grouped/test_exact_answers.py", "tests/linked/test_unit_promise.py"),
+        *("tests/test_several_records.py", "tests/linked/test_unit_statistics.py"),
+    ),
     "costs": (
         *("src/semidp/promise/sensitivity", "tests/laws/test_exchange_costs.py", "tests/products"),
         *("tests/laws/test_closed_forms.py", "tests/linked", "tests/twins/test_guard.py"),
+        *("tests/laws/test_exchange_at_mixed_depths.py", "tests/test_several_records.py"),
     ),
     "charges": (
         *("src/semidp/promise/accounting", "tests/test_ledger.py", "tests/test_accounting.py"),
         *("tests/test_ledger_rebasing.py", "tests/series", "tests/test_adaptive_budgets.py"),
         *("tests/laws/test_charged_numbers.py", "tests/partitions/test_lifecycle.py"),
+        *("tests/grouped/test_ledger.py", "tests/test_accounting_events.py"),
     ),
 }
 SWAPS: dict[type[ast.AST], tuple[str, type[ast.AST], str]] = {
@@ -104,9 +129,11 @@ class Mutant:
     file: Path
     number: int  # among the operators of the file
     function: tuple[str, int]  # its name and first line
+    body: range
     lines: range
     text: str
     change: str
+    mark: str  # a hash of the function, and the number of the mutant in it
 
     @property
     def key(self) -> str:
@@ -117,6 +144,7 @@ class Mutant:
 def list_mutants(names: Sequence[str]) -> list[Mutant]:
     """Return every mutant inside some definitions, in the order of the files."""
     mutants, defined = [], set()
+    counts = Counter[str]()
     for file in sorted(PROMISE.rglob("*.py")):
         source = file.read_text(encoding="utf-8")
         tree, lines = ast.parse(source), source.splitlines()
@@ -130,11 +158,15 @@ def list_mutants(names: Sequence[str]) -> list[Mutant]:
             place = range(node.lineno, (node.end_lineno or node.lineno) + 1)
             inside = [each for each in functions if place[0] in each[1]]
             if node.lineno in owners and inside:
-                name, _, first = inside[0]
+                name, body, first = inside[0]
+                source_of_function = "\n".join(lines[first - 1 : body[-1]])
+                digest = hashlib.sha256(f"{name} {source_of_function}".encode()).hexdigest()[:16]
+                counts[digest] += 1
                 old, _, new = SWAPS[type(operator)]
                 text, change = lines[node.lineno - 1].strip(), f"{old} to {new}"
-                owner = owners[node.lineno]
-                mutants.append(Mutant(owner, file, number, (name, first), place, text, change))
+                owner, mark = owners[node.lineno], f"{digest}-{counts[digest]}"
+                mutant = Mutant(owner, file, number, (name, first), body, place, text, change, mark)
+                mutants.append(mutant)
     if missing := set(names) - defined:
         raise SystemExit(f"nothing in promise/ defines {', '.join(sorted(missing))}")
     return mutants
@@ -201,69 +233,134 @@ def replace_code(mutant: Mutant) -> None:
 class Session:
     """A plugin of pytest that runs the collected tests for each mutant instead of once."""
 
-    def __init__(self, mutants: Sequence[Mutant]) -> None:
+    def __init__(self, mutants: Sequence[Mutant], folder: Path, minutes: float) -> None:
         self.mutants = mutants
-        self.ends: list[tuple[Mutant, str]] = []
+        self.pending = mutants
+        self.folder = folder
+        self.deadline = time.monotonic() + 60 * minutes
+        self.ends_file = folder / "ends.json"
+
+    def load_ends(self) -> dict[str, str]:
+        """Return how mutants ended so far, by their marks."""
+        ends: dict[str, str] = {}
+        if self.ends_file.exists():
+            ends = json.loads(self.ends_file.read_text(encoding="utf-8"))
+        return ends
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
-        files = {str(mutant.file) for mutant in self.mutants}
-        print(f"{len(session.items)} tests, {len(self.mutants)} mutants", flush=True)
-        tests = record_tests(session.items, files)
-        for mutant in self.mutants:
-            numbers: set[int] = set()
+        print(f"{len(session.items)} tests, {len(self.pending)} mutants", flush=True)
+        items = {item.nodeid: item for item in session.items}
+        tests = self.load_tests(items)
+        for mutant in self.pending:
+            if time.monotonic() > self.deadline:
+                print("the time is over: call again with the same folder", flush=True)
+                return True
+            seconds: dict[str, float] = {}
             for line in mutant.lines:
-                numbers |= set(tests.get((str(mutant.file), line), {}))
-            seconds = {k: tests[str(mutant.file), 0][k] for k in numbers}
-            quickest = sorted(numbers, key=lambda k: seconds[k])[:MOST_TESTS]
-            end = run_mutant(mutant, [session.items[k] for k in quickest])
-            self.ends.append((mutant, end))
+                seconds |= tests.get((str(mutant.file), line), {})
+            chosen = choose_tests(seconds)
+            stuck_after = 20 + SLOWER * sum(map(seconds.__getitem__, chosen))
+            end = run_mutant(mutant, [items[each] for each in chosen], stuck_after)
+            # another process may try other mutants at the same time
+            written = json.dumps(self.load_ends() | {mutant.mark: end}, indent=0)
+            self.ends_file.write_text(written, encoding="utf-8")
             if end != "killed":
-                print(f"{end} ({len(quickest)} tests): {mutant.key}", flush=True)
+                print(f"{end} ({len(chosen)} tests): {mutant.key}", flush=True)
         return True
 
+    def load_tests(self, items: dict[str, Any]) -> "Recorded":
+        """Return the tests of every line, recorded now or before in this folder: by the tests, and
+        by the sources of all mutants.
+        """
+        functions = {(str(m.file), m.function, m.body, m.mark[:16]) for m in self.mutants}
+        named = json.dumps([sorted(items), sorted(map(str, functions))])
+        place = self.folder / f"tests-{hashlib.sha256(named.encode()).hexdigest()[:12]}.pickle"
+        if not place.exists():
+            bodies = {(file, name): body for file, name, body, _ in functions}
+            record_tests(items, bodies, place)
+        recorded: Recorded = pickle.loads(place.read_bytes())
+        return recorded
 
-def record_tests(items: Sequence[Any], files: set[str]) -> dict[Line, dict[int, float]]:
-    """Run all tests once, in a fork. Return for every line of the files the numbers of the tests
-    that pass and execute it; for line 0 how long each test took.
+
+Recorded = dict[Line, dict[str, float]]
+"""For every line the tests that pass and execute it, with their seconds."""
+
+
+def choose_tests(seconds: dict[str, float]) -> list[str]:
+    """Return the tests for a mutant, the quickest first: but one case of every test before others
+    of the same test, since these are alike.
     """
-    with tempfile.NamedTemporaryFile() as place:
-        child = os.fork()
-        if child == 0:
-            found: dict[Line, dict[int, float]] = defaultdict(dict)
-            signal.signal(signal.SIGALRM, _stop)
-            for number, item in enumerate(items):
-                lines, started = set[Line](), time.monotonic()
-                sys.settrace(lambda frame, *_, lines=lines: _trace(frame, files, lines))
-                signal.alarm(LONGEST_TEST)
-                is_passed = run_test(item)
-                signal.alarm(0)
-                sys.settrace(None)
-                seconds = time.monotonic() - started
-                for line in lines if is_passed else ():
-                    found[line][number] = seconds
-                    found[line[0], 0][number] = seconds
-            Path(place.name).write_bytes(pickle.dumps(dict(found)))
-            os._exit(0)
+    taken, ranks = Counter[str](), {}
+    for test in sorted(seconds, key=lambda test: seconds[test]):
+        name = test.partition("[")[0]
+        ranks[test] = taken[name]
+        taken[name] += 1
+    chosen, left = [], float(MOST_SECONDS)
+    for test in sorted(seconds, key=lambda test: (ranks[test], seconds[test]))[:MOST_TESTS]:
+        left -= seconds[test]
+        if left > 0 or not chosen:
+            chosen.append(test)
+    return sorted(chosen, key=lambda test: seconds[test])
+
+
+def record_tests(
+    items: dict[str, Any], bodies: dict[tuple[str, tuple[str, int]], range], place: Path
+) -> None:
+    """Run all tests once, in a fork. Write down for every line of the functions the tests that pass
+    and execute it.
+    """
+    child = os.fork()
+    if child:
         os.waitpid(child, 0)
-        recorded: dict[Line, dict[int, float]] = pickle.loads(Path(place.name).read_bytes())
-    return recorded
+        return
+    wanted = {
+        (file, line)
+        for (file, (_, first)), body in bodies.items()
+        for line in range(first, body.stop)
+    }
+    found: Recorded = defaultdict(dict)
+    signal.signal(signal.SIGPROF, _stop)
+    for test, item in items.items():
+        lines, started = set[Line](), time.process_time()
+        signal.setitimer(signal.ITIMER_PROF, LONGEST_TEST)
+        sys.settrace(lambda frame, *_, lines=lines: _trace(frame, wanted, lines))
+        is_passed = run_test(item)
+        sys.settrace(None)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        for line in lines if is_passed else ():
+            found[line][test] = time.process_time() - started
+    place.write_bytes(pickle.dumps(dict(found)))
+    os._exit(0)
 
 
 def _stop(*_: Any) -> None:
     raise TimeoutError("the test takes too long to be run for mutants")
 
 
-def _trace(frame: FrameType, files: set[str], lines: set[Line]) -> Any:
-    """Note the lines of a frame, if its file is one of ours."""
+def _trace(frame: FrameType, wanted: set[Line], lines: set[Line]) -> Any:
+    """Note the lines of a frame, if its code begins in one of our functions. Once all lines of the
+    code were seen, it runs without us.
+    """
     file = frame.f_code.co_filename
-    if file not in files:
+    if (file, frame.f_code.co_firstlineno) not in wanted:
+        return None
+    left = {(file, line) for line in _list_lines(frame.f_code)} - lines
+    if not left:
         return None
 
     def note(frame: FrameType, *_: Any) -> Any:
-        lines.add((file, frame.f_lineno))
-        return note
+        line = (file, frame.f_lineno)
+        lines.add(line)
+        left.discard(line)
+        return note if left else None
 
     return note
+
+
+@functools.cache
+def _list_lines(code: CodeType) -> set[int]:
+    """Return the lines of a function but the first, at which nothing is executed."""
+    return {line for *_, line in code.co_lines() if line} - {code.co_firstlineno}
 
 
 def run_test(item: Any) -> bool:
@@ -277,24 +374,30 @@ def run_test(item: Any) -> bool:
     return not any(report.failed for report in reports)
 
 
-def run_mutant(mutant: Mutant, items: Sequence[Any]) -> str:
+def run_mutant(mutant: Mutant, items: Sequence[Any], stuck_after: float) -> str:
     """Run tests against a mutant in a fork; return how it ended."""
     if not items:
         return "executed by no test"
+    from hypothesis import Phase, settings  # once pytest has been started
+
     child = os.fork()
     if child == 0:
         code = 2
         try:
-            signal.signal(signal.SIGALRM, signal.SIG_DFL)
-            signal.alarm(SECONDS)
+            signal.signal(signal.SIGPROF, signal.SIG_DFL)
+            signal.setitimer(signal.ITIMER_PROF, stuck_after)
+            # what fails need not be made small
+            phases = (Phase.explicit, Phase.generate)
+            settings.register_profile("mutants", settings.default, phases=phases)
+            settings.load_profile("mutants")
             replace_code(mutant)
             code = 0 if all(map(run_test, items)) else 1
         finally:
             os._exit(code)
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    if status == 2:
-        return "not tried"
-    return "survived" if status == 0 else "killed"
+    if status == -signal.SIGPROF:
+        return "stuck"
+    return {0: "survived", 2: "not tried"}.get(status, "killed")
 
 
 def main() -> int:
@@ -302,26 +405,42 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("subjects", nargs="*", help=f"default: all of {', '.join(SUBJECTS)}")
     parser.add_argument("--every", type=int, default=1, help="try one mutant in so many")
+    parser.add_argument("--keep", type=Path, help="remember in this folder, and go on from there")
+    parser.add_argument("--minutes", type=float, default=10_000, help="stop after so many")
+    parser.add_argument("--again", action="store_true", help="also those that were not killed")
+    parser.add_argument("--tests", nargs="+", help="paths instead of the usual ones")
     options = parser.parse_args()
     subjects = options.subjects or [*SUBJECTS]
     names = itertools.chain(*(SUBJECTS[subject] for subject in subjects))
-    session = Session(list_mutants([*names])[:: options.every])
-    tests = dict.fromkeys(itertools.chain(*(TESTS[subject] for subject in subjects)))
-    words = [
-        "-q",
-        "-p",
-        "no:cacheprovider",
-        "-p",
-        "no:xdist",
-        "-m",
-        "(not services and not long) or mutants",
-    ]
-    pytest.main([*words, "--doctest-modules", *(str(ROOT / each) for each in tests)], [session])
+    mutants = list_mutants([*names])[:: options.every]
+    paths = itertools.chain(*(TESTS[subject] for subject in subjects))
+    tests = dict.fromkeys(options.tests or map(str, map(ROOT.joinpath, paths)))
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = options.keep or Path(scratch)
+        folder.mkdir(parents=True, exist_ok=True)
+        session = Session(mutants, folder, options.minutes)
+        ends = session.load_ends()
+        done = ("killed", "stuck") if options.again else {*ends.values()}
+        session.pending = [mutant for mutant in mutants if ends.get(mutant.mark) not in done]
+        words = ["-q", "--tb=no", "-p", "no:cacheprovider", "-p", "no:xdist", "-m"]
+        words.append("(not services and not long) or mutants")
+        if session.pending:
+            pytest.main([*words, "--doctest-modules", *tests], [session])
+        ends = session.load_ends()
+    return report_ends(mutants, ends)
+
+
+def report_ends(mutants: Sequence[Mutant], ends: dict[str, str]) -> int:
+    """Print how mutants ended, and those that survive without a reason; 1 if there are any."""
     reasons: dict[str, str] = json.loads(REASONS.read_text(encoding="utf-8"))
-    unexplained = [m for m, end in session.ends if end != "killed" and m.key not in reasons]
-    ended = Counter(end for _, end in session.ends)
-    print(f"{ended.total()} mutants: {dict(ended)}; without a reason: {len(unexplained)}")
-    return 1 if unexplained or not session.ends else 0
+    survivors = [mutant for mutant in mutants if ends.get(mutant.mark) not in ("killed", "stuck")]
+    unexplained = [mutant for mutant in survivors if mutant.key not in reasons]
+    for mutant in unexplained:
+        place = f"{mutant.file.relative_to(ROOT)}:{mutant.lines[0]}"
+        print(f"{ends.get(mutant.mark, 'not tried')}: {place}: {mutant.key}")
+    counts = Counter(ends.get(mutant.mark, "not tried") for mutant in mutants)
+    print(f"{len(mutants)} mutants: {dict(counts)}; without a reason: {len(unexplained)}")
+    return 1 if unexplained or not mutants else 0
 
 
 if __name__ == "__main__":
