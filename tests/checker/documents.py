@@ -48,7 +48,8 @@ def document(
     """One table or one mean with noise of a size (sigma squared, or the scale of Laplace noise)."""
     claim, budget = guarantee(*stated)
     key = "scale" if stated[0] == "epsilon" else "sigma2"
-    noise = {"mechanism": "one", "claim": "exact", "law": law or LAWS[stated[0]], key: size}
+    law = law or LAWS[stated[0]]
+    noise = {"mechanism": law, "claim": "exact", "law": law, key: size}
     entry: dict[str, Any] = {"name": "one", "noise": noise, "guarantee": claim, "budget": budget}
     records = n or sum(margins[0]["counts"])
     plan: dict[str, Any] = {
@@ -129,6 +130,8 @@ def linked(
             "invariants": [each["features"] for each in exact],
             "adjacency": adjacency,
             "units": {"protect": protect, "most": 4, "least": 1},
+            "table": [{"features": tables[0].split(",")}],
+            "unit_table": [{"features": tables[1].split(",")}],
         },
         "dataspace": {
             "schema": {"feature": list(members)},

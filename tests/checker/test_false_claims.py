@@ -220,6 +220,27 @@ def test_results_in_another_shape_are_not_covered(tmp_path: Path) -> None:
     assert check.check_release(write(tmp_path / "r", release), 0.1)[0] == "not covered"
 
 
+def test_a_document_that_contradicts_itself_is_not_confirmed(tmp_path: Path) -> None:
+    """Each of these was confirmed once, or ended in a traceback."""
+    release = document([SEX], [], ("mu", "2"), "1", a=1, adjacency=1, table="sex", n=10)
+    (table,) = release["tables"]
+    asked, stated = {**release["plan"], "adjacency": 3}, {"kind": "gaussian", "mu_squared": "-1"}
+    other = {**table, "noise": {**table["noise"], "mechanism": "laplace"}}
+    changes: list[dict[str, Any]] = [
+        {"plan": asked},  # any three records; those of a are fewer
+        {"plan": {**release["plan"], "adjacency": 1.5}},
+        {"plan": {**release["plan"], "table": [{}, {}]}},  # and one table is there
+        {"files": ["exact-sex.csv"]},  # and no total is exact
+        {"tables": [other]},
+        {"guarantee": stated},
+        {"persons": 5},  # with one record each; n is 10
+    ]
+    assert check.main([str(write(tmp_path / "r", release)), "--seconds", "0.1"]) == 0
+    for change in changes:
+        folder = write(tmp_path / "r", {**release, **change})
+        assert check.main([str(folder), "--seconds", "0.1"]) in (2, 3), change
+
+
 @pytest.mark.parametrize("key", ["unheard_of", "other_results"])
 def test_what_has_no_rule_is_not_covered(key: str, tmp_path: Path) -> None:
     release = document([SEX], [], ("mu", "2"), "1", a=1, table="sex", n=10)

@@ -378,6 +378,58 @@ def more_sets(document: dict[str, Any]) -> None:
             asked["by"] = [*asked["by"], *asked["by"]]
 
 
+def sizes_are_features_of_units(document: dict[str, Any]) -> None:
+    """Fewer units differ in features of their own than in their size."""
+    if "link" in document["dataspace"]:
+        document["dataspace"]["link"]["derived"] = []
+    for entry in document.get("linked", []):
+        for residual in entry["units"]["residuals"]:
+            if "size" in residual["features"]:
+                residual["sigma2"] = smaller(residual["sigma2"], Fraction(1, 3))
+
+
+def half_the_noise(document: dict[str, Any]) -> None:
+    for entry in entries(document):
+        for each in (entry["noise"], *residuals(entry)):
+            if "sigma2" in each:
+                each["sigma2"] = smaller(each["sigma2"], Fraction(1, 4))
+
+
+def one_record_of_each(document: dict[str, Any]) -> None:
+    """A person with two records is said to have one."""
+    if "most" in document["plan"]:
+        del document["plan"]["most"], document["a"]["protection"]
+        document["a"]["used"] //= 2
+        half_the_noise(document)
+
+
+def fewer_records_than_the_plan_says(document: dict[str, Any]) -> None:
+    if isinstance(document["plan"]["adjacency"], int):
+        document["a"]["used"] //= 2
+        half_the_noise(document)
+
+
+def one_result_less(document: dict[str, Any]) -> None:
+    """Its file is there, and the budget of the others is stated."""
+    results = [key for key, value in document.items() if isinstance(value, list) and value]
+    of_noise = [key for key in results if "noise" in document[key][0]]
+    if sum(len(document[key]) for key in of_noise) > 1:
+        document[of_noise[-1]].pop()
+
+
+def totals_that_nobody_planned(document: dict[str, Any]) -> None:
+    """Published exactly, and in neither the plan nor the dataspace."""
+    if document["plan"].get("invariants") and document["dataspace"]["margins"]:
+        document["plan"]["invariants"].pop()
+        document["dataspace"]["margins"].pop()
+
+
+def another_mechanism_in_words(document: dict[str, Any]) -> None:
+    for entry in entries(document):
+        if entry["noise"]["mechanism"] not in ("residuals", "linked residuals"):
+            entry["noise"]["mechanism"] = "gaussian of nobody knows what"
+
+
 MUTATIONS: list[Callable[[dict[str, Any]], None]] = [
     *(less_noise, less_noise_in_one_residual, stronger_guarantee, stronger_part, smaller_budget),
     *(smaller_epsilon, fewer_records_together, more_records_together, ball_instead_of_exchange),
@@ -385,6 +437,8 @@ MUTATIONS: list[Callable[[dict[str, Any]], None]] = [
     *(totals_that_contradict, fewer_levels, levels_in_other_states, another_mechanism, no_noise),
     *(ideal, one_residual_less, wider_outcome, more_sets, heavier_answers, more_choices),
     *(noise_for_fewer_moves, larger_units, more_units_change, members_of_whole_units),
+    *(sizes_are_features_of_units, one_record_of_each, fewer_records_than_the_plan_says),
+    *(one_result_less, totals_that_nobody_planned, another_mechanism_in_words),
 ]
 
 
@@ -450,7 +504,7 @@ def confirmed_mutants(
 
 
 def test_no_mutant_is_confirmed(releases: dict[str, Path], tmp_path: Path) -> None:
-    wrong, verdicts = confirmed_mutants(releases, tmp_path / "mutant", 6)
+    wrong, verdicts = confirmed_mutants(releases, tmp_path / "mutant", 7)
     assert wrong == []
     assert verdicts.total() >= 10
 
@@ -459,7 +513,8 @@ def test_no_mutant_is_confirmed(releases: dict[str, Path], tmp_path: Path) -> No
 def test_no_mutant_of_all_is_confirmed(all_releases: dict[str, Path], tmp_path: Path) -> None:
     wrong, verdicts = confirmed_mutants(all_releases, tmp_path / "mutant", 1)
     assert wrong == []
-    assert verdicts.total() >= 700
+    print(verdicts)
+    assert verdicts.total() >= 900
 
 
 def test_a_copy_runs_alone(releases: dict[str, Path], tmp_path: Path) -> None:

@@ -88,12 +88,13 @@ class Space:
         return check.drop_empty_levels(check.Public(features, self.n, margins, zeros))
 
     @staticmethod
-    def _zero(record: Any) -> list[Any]:
-        return [
+    def _zero(record: Any) -> Any:
+        labels = [
             (f, depth, {leaf[depth - 1]})
             for f, leaf in enumerate(record)
             for depth in range(1, len(leaf) + 1)
         ]
+        return tuple(map(len, record)), labels
 
     def world(self, public: Any) -> brute_force.World:
         leaves = [feature.leaves for feature in public.features]

@@ -4,6 +4,7 @@ simulation.
 
 import itertools
 import json
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from semidp.promise.sensitivity.answered_space import (
     answered_space,
     recorded_answered,
 )
+from semidp.promise.sensitivity.distribution_space import distribution_space
 from semidp.promise.sensitivity.outcome_spaces import outcome_exchange, sum_space
 from semidp.promise.spaces import witness
 from semidp.promise.spaces.adjacency import Ball
@@ -171,6 +173,27 @@ def test_the_number_who_answered_costs_the_sum_nothing() -> None:
         assert laplace.l1 * laplace.unit == alone.l1 * alone.unit
         # One more than the weight would be felt.
         assert (both.weight + 1) ** 2 + both.half**2 > (2 * both.half) ** 2
+
+
+@pytest.mark.parametrize("weight", [1, 500, 866, 1000, 1733, 5000])
+def test_norms_are_the_longest_sides_of_the_triangle(weight: int) -> None:
+    """For any weight of an answer, also those that only a ledger could record."""
+    space = answered_space(wards([30, 20]), Ball(1), Outcome("pay", 0, 4, 4), [Margin("ward")])
+    space = replace(space, weight=weight)
+    corners = [np.zeros(4, dtype=np.int64)]
+    for steps in range(5):
+        corners.append(space.pairs(np.array([1, 0]), np.array([steps, 0])))
+    sides = [np.abs(one - other) for one, other in itertools.combinations(corners, 2)]
+    assert space.norms.l1 == max(int(side.sum()) for side in sides)
+    assert space.norms.l2_squared == max(int((side**2).sum()) for side in sides)
+    assert space.norms.linf == max(int(side.max()) for side in sides)
+
+
+@pytest.mark.parametrize("make", [answered_space, distribution_space])
+def test_numbers_are_free_in_groups_with_records(make) -> None:
+    space = make(wards([3, 0, 2]), Ball(1), Outcome("pay", 0, 4, 4), [Margin("ward")])
+    projected = np.array([space.project(row) for row in np.eye(*space.shape)])
+    assert np.linalg.matrix_rank(projected) == space.dimension
 
 
 def test_a_recorded_query_is_read_again() -> None:

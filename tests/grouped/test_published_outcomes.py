@@ -200,7 +200,10 @@ def test_an_audit_compares_the_worst_exchange() -> None:
         distribution_space(public, exchange, age, [sex]),
         moment_space(public, exchange, age, design),
     ):
-        assert (worst_pair(space).move ** 2).sum() == space.l2_squared
+        move = np.abs(worst_pair(space).move)
+        assert (move**2).sum() == space.l2_squared
+        assert move.sum() <= space.l1
+        assert move.max() <= space.linf
     answered = answered_space(public, exchange, age, [sex])
     assert 0.99 < (worst_pair(answered).move ** 2).sum() / answered.l2_squared <= 1
     # one record of a kind: what is compared is one of the exchanges that there are
@@ -279,6 +282,46 @@ def test_an_exact_band_does_not_say_who_answered(sets: str, budget: Budget) -> N
     assert levels is not None
     alone = replace(levels, values=[[0], [9]]).replaced_norms
     assert alone.l2_squared * (2 * space.half) ** 2 < moved.l2_squared
+
+
+def test_a_level_with_one_value_does_not_say_who_answered() -> None:
+    table = Table(Schema([Feature("sex", "fm"), Feature("age", "01")]), [[9] * 2] * 2)
+    public = Dataspace.from_table(table, [Margin("sex"), Margin("age")])
+    sets = [Margin("sex"), Margin("age")]
+    space = answered_space(public, outcome_exchange(public), Outcome("age", 0, 1, 1), sets)
+    axes = [Axis.flat(2), Axis.nested([[0, 0], [0, 0]])]
+    cells, moves, _ = list_record_moves(axes, [{0: 1}, {1: 1}])
+    answered = np.array([cell[1] % 2 for cell in cells])
+    ages = np.array([cell[1] // 2 * (cell[1] % 2) for cell in cells])
+    views = [(1, 0), (0, 1)]
+    groups = [images(axes, cells, view, centered=False).astype(int) for view in views]
+    every = np.concatenate(groups, axis=1)
+    numbers = [moves @ (every * values[:, None]) for values in (answered, ages)]
+    moved = norms_of(np.array([space.pairs(*pair) for pair in zip(*numbers, strict=True)]))
+    assert 0 < moved.l2_squared <= space.l2_squared
+    assert 0 < moved.l1 <= space.l1
+    assert space.exact_moves is not None
+    # of the values none, 0 and 1
+    values = np.eye(3)[(ages + 1) * answered]
+    changes = np.einsum("mc,cg,cv->mgv", moves, every, values)
+    assert space.exact_moves.replaced_norms == norms_of(np.abs(changes).sum(axis=2) / 2)
+
+
+def test_a_regression_on_what_is_exact_together_with_its_outcome_is_charged() -> None:
+    """Whoever hands over sex and band leaves an age behind that is any of the band."""
+    ages = Feature.from_paths(["band", "age"], [(str(age // 9), str(age)) for age in range(10)])
+    table = Table(Schema([Feature("sex", "fm"), ages]), np.full((2, 10), 30))
+    public = Dataspace.from_table(table, [Margin("sex", "band")])
+    design = Design.from_schema(public.schema, ["sex"])
+    space = moment_space(public, outcome_exchange(public), Outcome("age", 0, 9, steps=9), design)
+    axes = [Axis.flat(2), Axis.nested([[0] * 9, [0]])]
+    cells, moves, _ = list_record_moves(axes, [{0: 1, 1: 1}])
+    rows = np.array([[1, cell[0]] for cell in cells])
+    moved = norms_of(moves @ (rows * np.array([[cell[1]] for cell in cells])))
+    # half of what one record moves where nothing ties it would not do
+    assert space.naive.l2_squared / 4 < moved.l2_squared <= space.l2_squared
+    assert moved.l1 <= space.l1
+    assert moved.linf <= space.linf
 
 
 def test_a_share_of_one_value_of_a_binned_column_is_charged() -> None:

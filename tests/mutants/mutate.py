@@ -41,8 +41,8 @@ PROMISE = ROOT / "src" / "semidp" / "promise"
 REASONS = Path(__file__).with_name("survivors.json")
 # All seconds are of the processor, so that a busy machine changes nothing.
 MOST_TESTS = 100  # for one mutant
-MOST_SECONDS = 60  # of its tests, together
-LONGEST_TEST = 10  # longer ones are not used
+MOST_SECONDS = 30  # of its tests, together
+LONGEST_TEST = 8  # longer ones are not used
 SLOWER = 5  # a mutant whose tests run so many times as long, and 20 seconds more, is stuck
 
 # Classes and functions, wherever they are defined.
@@ -233,11 +233,14 @@ def replace_code(mutant: Mutant) -> None:
 class Session:
     """A plugin of pytest that runs the collected tests for each mutant instead of once."""
 
-    def __init__(self, mutants: Sequence[Mutant], folder: Path, minutes: float) -> None:
+    def __init__(
+        self, mutants: Sequence[Mutant], folder: Path, minutes: float, seconds: float
+    ) -> None:
         self.mutants = mutants
         self.pending = mutants
         self.folder = folder
         self.deadline = time.monotonic() + 60 * minutes
+        self.seconds = seconds
         self.ends_file = folder / "ends.json"
 
     def load_ends(self) -> dict[str, str]:
@@ -258,7 +261,7 @@ class Session:
             seconds: dict[str, float] = {}
             for line in mutant.lines:
                 seconds |= tests.get((str(mutant.file), line), {})
-            chosen = choose_tests(seconds)
+            chosen = choose_tests(seconds, self.seconds)
             stuck_after = 20 + SLOWER * sum(map(seconds.__getitem__, chosen))
             end = run_mutant(mutant, [items[each] for each in chosen], stuck_after)
             # another process may try other mutants at the same time
@@ -286,7 +289,7 @@ Recorded = dict[Line, dict[str, float]]
 """For every line the tests that pass and execute it, with their seconds."""
 
 
-def choose_tests(seconds: dict[str, float]) -> list[str]:
+def choose_tests(seconds: dict[str, float], most: float) -> list[str]:
     """Return the tests for a mutant, the quickest first: but one case of every test before others
     of the same test, since these are alike.
     """
@@ -295,7 +298,7 @@ def choose_tests(seconds: dict[str, float]) -> list[str]:
         name = test.partition("[")[0]
         ranks[test] = taken[name]
         taken[name] += 1
-    chosen, left = [], float(MOST_SECONDS)
+    chosen, left = [], most
     for test in sorted(seconds, key=lambda test: (ranks[test], seconds[test]))[:MOST_TESTS]:
         left -= seconds[test]
         if left > 0 or not chosen:
@@ -407,6 +410,7 @@ def main() -> int:
     parser.add_argument("--every", type=int, default=1, help="try one mutant in so many")
     parser.add_argument("--keep", type=Path, help="remember in this folder, and go on from there")
     parser.add_argument("--minutes", type=float, default=10_000, help="stop after so many")
+    parser.add_argument("--seconds", type=float, default=MOST_SECONDS, help="of tests for each")
     parser.add_argument("--again", action="store_true", help="also those that were not killed")
     parser.add_argument("--tests", nargs="+", help="paths instead of the usual ones")
     options = parser.parse_args()
@@ -418,7 +422,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as scratch:
         folder = options.keep or Path(scratch)
         folder.mkdir(parents=True, exist_ok=True)
-        session = Session(mutants, folder, options.minutes)
+        session = Session(mutants, folder, options.minutes, options.seconds)
         ends = session.load_ends()
         done = ("killed", "stuck") if options.again else {*ends.values()}
         session.pending = [mutant for mutant in mutants if ends.get(mutant.mark) not in done]

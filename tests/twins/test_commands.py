@@ -6,6 +6,7 @@ import io
 import json
 import os
 import random
+import re
 import shlex
 
 import pytest
@@ -113,3 +114,60 @@ def test_disclosure_is_the_same_for_data_with_the_same_totals(tmp_path):
             said.append([listen(arguments), listen([*arguments, "--format", "json"])])
     assert said[0] == said[1] != said[2]
     assert said[0][0][0] == 0
+
+
+APPROVED_PLAN = """\
+invariants = ["sex", "ward"]
+
+[[feature]]
+name = "sex"
+levels = ["f", "m"]
+
+[[feature]]
+name = "ward"
+levels = ["a", "b", "c"]
+
+[[table]]
+features = ["sex", "ward"]
+mu = "1"
+"""
+
+
+@pytest.mark.long
+def test_approvals_cards_and_structures_are_the_same_for_twins(tmp_path, monkeypatch):
+    """An approval that names exact totals lets both twins pass, and no other data. The card and
+    the SDMX structure of a release tell them apart no better than its plan does.
+    """
+    monkeypatch.setenv("SEMIDP_SIGN_PASSWORD", "")
+    world, rng = World(NAMES, LEAVES, BOTH), random.Random(1)
+    records = draw_records(rng, world, 12)
+    pair = Pairs(world, records, "ball", 2, rng).draw()
+    others = draw_records(rng, World(NAMES, LEAVES, ()), 12)
+    (tmp_path / "plan.toml").write_text(APPROVED_PLAN)
+    columns = world.rows(pair.first)
+    totals = []
+    for name in ("sex", "ward"):
+        counts = [f"{label},{columns[name].count(label)}" for label in LEVELS[name].split(",")]
+        (tmp_path / f"{name}.csv").write_text("\n".join([f"{name},count", *counts]) + "\n")
+        totals += ["--totals", f"{name}.csv"]
+    said = []
+    with contextlib.chdir(tmp_path):
+        assert listen(["plan", "keys", "officer.key"])[0] == 0
+        assert listen(["plan", "sign", "plan.toml", "--key", "officer.key", *totals])[0] == 0
+        for number, rows in enumerate((pair.first, pair.second, others)):
+            columns, out = world.rows(rows), f"r{number}"
+            with open("data.csv", "w", newline="") as file:
+                csv.writer(file).writerows([columns, *zip(*columns.values(), strict=True)])
+            words = ["--plan", "plan.toml", "--approved", "officer.key.pub", "--write", "sdmx"]
+            code, _, message = listen(["release", "data.csv", *words, "--out", out, "--quiet"])
+            if code:
+                said.append(message)
+                continue
+            card = listen(["show", out, "--card", "--format", "json"])[1]
+            check = listen(["plan", "check", "plan.toml", "officer.key.pub", out])
+            with open(f"{out}/sdmx-structure.xml") as file:
+                structure = file.read()
+            written = json.dumps([message, card, structure, check]).replace(out, "r")
+            said.append(re.sub(r"\d{4}-\d\d-\d\dT[\d:+.Z]+", "now", written))
+    assert said[0] == said[1]
+    assert "approve" in said[2]

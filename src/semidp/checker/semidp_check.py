@@ -17,7 +17,6 @@ spaces, 9 hunting for a counterexample, 10 the verdict.
 """
 
 import argparse
-import bisect
 import csv
 import decimal
 import functools
@@ -143,7 +142,7 @@ class Feature:
 
     def __init__(self, names, leaves, values=None, is_partial=False):
         self.names, self.leaves, self.is_partial = tuple(names), tuple(leaves), is_partial
-        self.values, self.children = values or {}, {}
+        self.values, self.children = values or {}, {}  # the children of every node
         for depth in range(1, len(self.leaves[0]) + 1 if self.leaves else 1):
             for node in self.nodes(depth):
                 self.children.setdefault(node[:-1], []).append(node)
@@ -152,13 +151,11 @@ class Feature:
         """The nodes at a depth, in order; a node is the path that leads to it."""
         return list(dict.fromkeys(leaf[:depth] for leaf in self.leaves))
 
-    def siblings(self, node):
-        """The children of the parent of a node, the node included."""
-        return self.children[node[:-1]]
-
     def path(self, leaf):
         """A leaf as a path of (label, number of siblings)."""
-        return tuple((name, len(self.siblings(leaf[:k]))) for k, name in enumerate(leaf, start=1))
+        return tuple(
+            (name, len(self.children[leaf[: k - 1]])) for k, name in enumerate(leaf, start=1)
+        )
 
     def corners(self, depth):
         """Below each node the leaves whose values can be farthest apart."""
@@ -219,7 +216,8 @@ Noise = namedtuple("Noise", "law kind size delta moves bits", defaults=(Fraction
 
 class Public(namedtuple("Public", "features n margins zeros")):
     """What everybody knows: the features, the number n of records, the exact margins (depths,
-    counts by cell), and impossible combinations. A cell has a node of every feature.
+    counts by cell), and impossible combinations (depths; feature, depth and labels of each). A cell
+    has a node of every feature.
     """
 
     @property
@@ -272,22 +270,24 @@ def load_document(folder):
 
 def build_release(folder, document):
     """The release as plain values."""
-    if "combination" in document:
-        raise NotCovered("a combination: check the releases that it was made of")
-    if document["guarantee"] is None:
-        raise NotCovered("the release states no guarantee")
+    if "combination" in document or document["guarantee"] is None:
+        raise NotCovered("a combination (check what it was made of), or nothing that is stated")
     plan = document["plan"]
-    spaces, promise = read_spaces(document["dataspace"], plan), read_promise(plan, document)
+    spaces = read_spaces(document["dataspace"], plan)
     parts = read_parts(Source(folder, document, spaces))
+    asked = sum(len(plan.get(key, ())) for key in {"unit_table", *dict(READERS.values())})
+    exact = sum(name.startswith("exact-") for name in document.get("files", ()))
+    published = sum(max(1, len(part.tables)) for part in parts if part.stated)
+    if asked != published or exact > sum(len(public.margins) for public in spaces):
+        raise Unreadable("the results or the exact totals are not those that the plan names")
     delta = min(Fraction(str(d["report_delta"])) for d in (document, {**document, **plan}))
-    stated = [Guarantee("epsilon", Fraction(document["epsilon"]), delta)]
-    if document["budget"] is not None:
-        stated.insert(0, read_guarantee(document["budget"]))
-    stated.insert(0, read_guarantee(document["guarantee"]))
+    claims = (document["guarantee"], document["budget"])
+    stated = [read_guarantee(claim) for claim in claims if claim is not None]
+    stated.append(Guarantee("epsilon", Fraction(document["epsilon"]), delta))
     notes = ["note: noise from a seed, so it is not private"] * (not document["private"])
     # a person's loss over periods is stated by the ledger, not by a release
     notes += ["note: the loss over periods is not covered: see the ledger"] * ("period" in plan)
-    return Release(spaces, promise, parts, stated, notes)
+    return Release(spaces, read_promise(plan, document, spaces), parts, stated, notes)
 
 
 def read_parts(source):
@@ -331,7 +331,8 @@ def read_spaces(document, plan):
         public = Public(features, whole_number(space["n"]), [], [])
         public.margins.extend(read_margin(public, margin) for margin in space["margins"])
         for zero in space["schema"].get("structural_zero", []):
-            public.zeros.append([(*find_place(public, name), set(zero[name])) for name in zero])
+            labels = [(*find_place(public, name), set(zero[name])) for name in zero]
+            public.zeros.append((depths_of(public, zero), labels))
         check_agreement(public)
         asked = {depths_of(public, names) for names in planned}
         are_fixed = all(is_fixed(public, depths) for depths in asked)
@@ -356,13 +357,11 @@ def read_margin(public, margin):
 
 def read_feature(entry):
     """A feature from its tree, levels or bins; `finer` has the labels of an outcome below them."""
-    names, leaves = (entry["name"],), []
     if "tree" in entry:
         return Feature(entry["nest"], list_paths(entry["tree"]))
-    if "levels" in entry:
-        leaves = [(label,) for label in entry["levels"]]
-    else:  # every edge begins a bin, but for an open end
-        leaves = [(f"from {edge}",) for edge in entry["bins"] if edge != "inf"]
+    # every edge begins a bin, but for an open end
+    labels = [f"from {edge}" for edge in entry.get("bins", ()) if edge != "inf"]
+    names, leaves = (entry["name"],), [(label,) for label in labels or entry["levels"]]
     if (entry.get("null_level"),) not in [(None,), *leaves]:
         leaves.append((entry["null_level"],))
     for name, below in list(entry.get("finer", {}).items())[:1]:
@@ -405,10 +404,9 @@ def whole_number(value):
 
 def read_positive(text):
     """A scale of noise."""
-    value = Fraction(text)
-    if value <= 0:
+    if Fraction(text) <= 0:
         raise Unreadable("a scale of noise must be above 0")
-    return value
+    return Fraction(text)
 
 
 def check_agreement(public):
@@ -427,7 +425,7 @@ def roll_up(counts, depths):
     return +total
 
 
-def read_promise(plan, document):
+def read_promise(plan, document, spaces):
     """The adjacency; the plan and the stated a must be about the same one."""
     asked, a, space = plan.get("adjacency", "worst-case"), document["a"], document["dataspace"]
     person, link, planned = a.get("protection", {}), space.get("link", {}), plan.get("units", {})
@@ -436,25 +434,29 @@ def read_promise(plan, document):
     if link:
         for key in ("protect", "most", "least"):
             agrees = agrees and link[key] == planned[key] == person.get(key, link[key])
-        agrees = agrees and "most" not in plan and "quarters" not in link
+        computed = (each["name"] for each in plan.get("unit_feature", []))
+        derived = {"size", *planned.get("derived", []), *computed}
+        agrees = agrees and derived == {*link["derived"]} and "quarters" not in {**link, **planned}
     agrees_flat = most == plan.get("most", 1) and person.get("protect", "unit") == "unit"
+    agrees = agrees and asked in ("worst-case", "exchange", "definition", a["used"])
+    agrees = agrees and document.get("persons", math.inf) * most >= space["n"]
     if not agrees or not (link or agrees_flat):
         raise NotCovered("the plan and the stated a name different promises, or members in no unit")
     used, everyone = whole_number(a["used"]), asked in ("worst-case", "exchange")
     if not link:
         return Promise(kind, used, everyone, whole_number(most))
-    features = map(read_feature, space["units"]["schema"]["feature"])
-    columns, kinds = itertools.chain(*(each.names for each in features)), ("own", "size", "derived")
+    columns = set(itertools.chain(*(feature.names for feature in spaces[1].features)))
+    kinds = ("own", "size", "derived")
     changed, derived = a.get("units", dict.fromkeys(kinds, 2 * used)), tuple(link["derived"])
     units = tuple(whole_number(changed[key]) for key in kinds)
     most, least = whole_number(link["most"]), whole_number(link["least"])
-    inherited = tuple(sorted(set(columns) - set(derived)))
+    inherited = tuple(sorted(columns - set(derived)))
     return Promise(kind, used, everyone, most, link["protect"], least, inherited, derived, units)
 
 
 def read_noise(noise, choices=1):
     """The law of the noise with its exact size; see `prove_part` for choices."""
-    law = noise.get("law", noise["mechanism"])
+    law = noise["law"] if noise.get("mechanism", noise["law"]) == noise["law"] else "two laws"
     if law in LAWS:
         rule, kind, key = LAWS[law]
         return Noise(rule, kind, read_positive(noise[key]))
@@ -484,10 +486,9 @@ def read_tables(source, _, asked, entry, part):
             part.tables.append((space, depths_of(public, table["features"])))
         for residual in each.get("residuals", []):
             query = Query("residual", depths_of(public, residual["features"]), space=space)
-            noise = {"law": f"{each['law']} gaussian", "mechanism": "", **residual}
+            noise = {"law": f"{each['law']} gaussian", **residual}
             part.measured.append((query, read_noise(noise)))
-    if part.measured:
-        check_levels(source, entry, part)
+    check_levels(source, entry, part)
 
 
 def check_levels(source, entry, part):
@@ -496,25 +497,25 @@ def check_levels(source, entry, part):
     entries it has and by what they were multiplied.
     """
     stem = "measurements.csv" if entry["name"] == "table" else f"{entry['name']}-measurements.csv"
-    if not (source.folder / stem).exists():
+    if not part.measured or not (source.folder / stem).exists():
         return
     text = (source.folder / stem).read_text(encoding="utf-8").splitlines(keepends=True)
-    rows, expected, kinds = list(csv.DictReader(text)), Counter(), ("member", "unit")
+    rows, kinds, expected, listed = csv.DictReader(text), ("member", "unit"), Counter(), Counter()
     for query, _ in part.measured:
         public, columns = source.spaces[query.space], ["kind", "residual", "scale"]
         if query.kind == "residual":
             public = drop_empty_levels(public, source.spaces)
-        names = [f.names[:depth] for f, depth in zip(public.features, query.depths)]
-        names = list(itertools.chain(*names))
+        names = list(itertools.chain(*(f.names[:d] for f, d in zip(public.features, query.depths))))
         for cell in list_cells(public.features, query.depths):
-            scale = math.prod(len(f.siblings(n)) for f, n in zip(public.features, cell) if n)
+            scale = math.prod(len(f.children[n[:-1]]) for f, n in zip(public.features, cell) if n)
             key = (kinds[query.space], " × ".join(names), str(scale))
             if query.kind == "table":
                 columns, key = names, tuple(itertools.chain(*cell))
             expected[key] += 1
-    listed = Counter(tuple(row.get(c, kinds[0]) for c in columns) for row in rows)
+    for row in rows:
+        listed[tuple(row.get(column, kinds[0]) for column in columns)] += 1
     has_bins = any(label.startswith("from ") for label in itertools.chain(*expected))
-    if expected.total() != len(rows) or (expected != listed and not has_bins):
+    if expected.total() != listed.total() or (expected != listed and not has_bins):
         raise Unreadable(f"the measured entries of {entry['name']} are not those of its levels")
 
 
@@ -569,7 +570,7 @@ def describe_values(key, asked, entry):
         step = (min(max(value, low), high) - low) / (high - low) * steps
         if step.denominator != 1:
             raise ValueError
-        return halves[bisect.bisect_right(edges, value)] if halves else {0: int(step)}
+        return halves[sum(edge <= value for edge in edges)] if halves else {0: int(step)}
 
     return find_vector, corners
 
@@ -598,10 +599,7 @@ def read_sums(source, key, asked, entry, part):
     """Sums of what an outcome adds, by sets of groups: sums, means, proportions, the numbers who
     answered with their sums, differences of halves, and numbers of values up to each.
     """
-    public, column = source.spaces[0], asked["column"].partition("=")[0]
-    if entry["noise"]["mechanism"] == "no noise":
-        part.tables.extend((0, depths_of(public, [*names, column])) for names in asked["by"])
-        return
+    public = source.spaces[0]
     outcome = find_outcome(public, key, asked, entry)
     kind = "ranks" if key == "quantile" else "sums"
     choices = len(asked.get("probabilities", [])) * (3 if "level" in asked else 1)
@@ -658,6 +656,8 @@ def read_guarantee(document, key=None):
 
     def number(key):
         value = Fraction(document.get(key, 0))
+        if value < 0:
+            raise Unreadable("a guarantee is below 0")
         return value * (1 + Fraction(1, 10**12)) if isinstance(document.get(key), float) else value
 
     key = key or STATED.get(document["kind"])
@@ -711,6 +711,11 @@ def cell_at(record, depths):
     return tuple(leaf[:depth] for leaf, depth in zip(record, depths))
 
 
+def count_cells(records, depths):
+    """The table of some records at some depths."""
+    return Counter(cell_at(record, depths) for record in records)
+
+
 def list_cells(features, depths):
     """All cells of a table, whether or not they can occur together."""
     return itertools.product(*map(Feature.nodes, features, depths))
@@ -718,8 +723,9 @@ def list_cells(features, depths):
 
 def is_possible(public, record):
     """Whether every published count of the record is positive and no structural zero forbids it."""
-    if any(all(record[f][d - 1] in labels for f, d, labels in zero) for zero in public.zeros):
-        return False
+    for _, zero in public.zeros:
+        if all(record[f][depth - 1] in labels for f, depth, labels in zero):
+            return False
     return all(cell_at(record, depths) in counts for depths, counts in public.margins)
 
 
@@ -780,12 +786,10 @@ def settle_reach(spaces, promise):
         check_exchange_conditions(public)
         needed, rule = stated, "reach by exchange"
     else:
-        low, needed, rule = find_reach(public)
+        low, needed, rule = find_reach(public, promise.most)
         hunted = max(stated, low) if promise.most == 1 else stated
         if needed is None:
             return Reach(stated, (), stated, rule, f"no rule for a(t); {stated} is stated")
-        if promise.most > 1 and rule == "reach, rarest totals overlap":
-            needed += 1  # that a(t) <= q is about these totals only
         needed = max(stated, min(needed * promise.most, public.n))
     if not promise.everyone:
         return Reach(stated, promise.units, stated, "given", "")
@@ -794,7 +798,7 @@ def settle_reach(spaces, promise):
     return Reach(needed, units, hunted, rule, reason)
 
 
-def find_reach(public):
+def find_reach(public, most=1):
     """Return bounds of a(t), the fewest records that always suffice to turn anybody into anybody
     possible, and the rule. Blocks are the margins with two inhabited values.
     """
@@ -805,7 +809,8 @@ def find_reach(public):
     if are_disjoint(margins) and not public.zeros:
         if sum(min(counts.values()) for _, counts in margins) <= public.n - 1:
             return q + 1, q + 1, "reach"
-        return 1, q, "reach, rarest totals overlap"
+        # that a(t) <= q is about these totals only, and not about those that several records leave
+        return 1, q + (most > 1), "reach, rarest totals overlap"
     if not public.zeros and is_decomposable([list_variables(depths) for depths, _ in margins]):
         return 1, q + 1, "reach, junction tree"
     if q <= 2 and are_disjoint(margins):
@@ -849,8 +854,8 @@ def check_exchange_conditions(public):
     blocks = list_blocks(public)
     if not are_disjoint(blocks):
         raise NotCovered("exchange with overlapping exact margins")
-    for zero in public.zeros:
-        if not any(all(depths[f] >= depth for f, depth, _ in zero) for depths, _ in blocks):
+    for seen, _ in public.zeros:
+        if not any(is_below(seen, depths) for depths, _ in blocks):
             raise NotCovered("exchange with structural zeros outside one exact margin")
 
 
@@ -859,8 +864,9 @@ def find_linked_reach(spaces, promise):
     in these or their size, in anything; and the rule.
     """
     (blocks, unit_blocks), inherited = map(list_blocks, spaces), is_inherited(spaces[0], promise)
+    own = [not place for place in inherited]
     placed = sum(meet(depths, inherited) for depths, _ in blocks)
-    handed = sum(meet(depths, [not place for place in inherited]) for depths, _ in blocks)
+    handed = sum(meet(depths, own) for depths, _ in blocks)
     is_unit, rule = promise.protect == "unit", "reach, linked files"
     overlap = not are_disjoint(blocks) or (is_unit and not are_disjoint(unit_blocks))
     if any(map(has_impossible_cells, spaces)) or overlap or placed > (not is_unit):
@@ -1112,8 +1118,7 @@ class WorstCost:
         """For every placement along one feature, the kernels of all pairs of records."""
         feature, letters = self.features[f], [letter_of[f] for _, letter_of in move.slots]
         conditions = [condition[1:] for condition in move.conditions if condition[0] == f]
-        queries = [query for query, _ in itertools.chain(*self.groups.values())]
-        roles = list({query.role(f): None for query in queries})
+        roles = list({q.role(f): None for q, _ in itertools.chain(*self.groups.values())})
         has_values = any(role[0] == "value" for role in roles)
         deepest = max([depth for _, _, depth, _ in conditions] + [role[1] for role in roles])
         joined = {letter: letter for letter in letters}
@@ -1133,9 +1138,11 @@ class WorstCost:
             at = {letter: place[joined[letter]] for letter in joined}
             if all((at[a][:depth] == at[b][:depth]) == same for a, b, depth, same in conditions):
                 ends = [(at[letters[i]], at[letters[j]]) for i, j in pairs]
-                rows = [[kernel(feature, role, *both) for both in ends] for role in roles]
-                options.add(tuple(map(tuple, rows)))
-        return [dict(zip(roles, option)) for option in options]
+                option = {}
+                for role in roles:
+                    option[role] = tuple(kernel(feature, role, *both) for both in ends)
+                options.add(tuple(option.items()))
+        return list(map(dict, options))
 
 
 def measure_distance(first, second):
@@ -1148,11 +1155,10 @@ class Costs:
     """Upper bounds, by rules, of how far pairs of the promise move what was measured."""
 
     def __init__(self, public, promise, a):
-        self.public, self.promise, self.a = public, promise, a
+        self.public, self.promise, self.a, self.rules = public, promise, a, {}
         self.is_exchange = promise.kind == "exchange"
         self.times = promise.most if self.is_exchange else 1
         self.margins = [depths for depths, _ in list_blocks(public)]
-        self.rules = {}
         self.norms = functools.cache(self._norms)
 
     def bound(self, weighted):
@@ -1175,7 +1181,6 @@ class Costs:
         """Bounds of the sum of absolute changes of a query, and of |query|^2; None: unknown."""
         is_count = query.kind in ("table", "residual")
         if is_count and is_fixed(self.public, query.depths):
-            self.rules["exact totals"] = None
             return 0, Fraction(0)
         finders = {"sums": self._bound_sums, "ranks": self._bound_sums, "cell": self._bound_cell}
         length, square, rule = finders.get(query.kind, self._bound_table)(query)
@@ -1346,10 +1351,11 @@ def check_everything_measured(part, find_costs):
         for depths in list_below(table):
             query = Query("residual", depths, space=space)
             costs = find_costs(query)
-            is_constant = is_fixed(costs.public, depths) or is_centered_away(costs.public, depths)
-            if is_constant or (space, depths) in measured:
+            if (space, depths) in measured or is_centered_away(costs.public, depths):
                 continue
-            if not costs.is_exchange or costs.norms(query)[1]:
+            if is_fixed(costs.public, depths):
+                costs.rules["exact totals"] = None
+            elif not costs.is_exchange or costs.norms(query)[1]:
                 raise NotCovered("a residual is neither measured nor fixed by an exact total")
 
 
@@ -1446,13 +1452,11 @@ def concentrated_holds(rho, epsilon, delta):
 
 def relevant_records(public, measured, limit=400):
     """All possible records over the features that margins or queries see."""
-    vectors = [d for d, _ in public.margins] + [query.depths for query, _ in measured]
+    vectors = [d for d, _ in public.margins + public.zeros] + [q.depths for q, _ in measured]
     outcomes = {query.outcome[0] for query, _ in measured if query.outcome}
     leaves = []
     for number, feature in enumerate(public.features):
-        depths = [depth for zero in public.zeros for f, depth, _ in zero if f == number]
-        depths += [vector[number] for vector in vectors if number < len(vector)]
-        deepest = max(depths, default=0)
+        deepest = max((vector[number] for vector in vectors if number < len(vector)), default=0)
         # below the deepest depth that anything sees, one leaf stands for all
         different = list({leaf[:deepest]: leaf for leaf in feature.leaves}.values())
         leaves.append(feature.corners(deepest) if number in outcomes else different)
@@ -1580,6 +1584,7 @@ def list_linked_differences(spaces, promise, limit, deadline):
     after, and the units. Units keep their own features; the last feature of a member is its unit.
     """
     (members, units), found, inherited = spaces, {}, is_inherited(spaces[0], promise)
+    depths = [len(f.names) for f in members.features]  # a record has its unit after these
     if promise.protect != "member" or promise.derived != ("size",):
         raise TooMany
 
@@ -1591,12 +1596,14 @@ def list_linked_differences(spaces, promise, limit, deadline):
         return all(promise.least <= size <= promise.most for size in find_sizes(rows))
 
     def count_units(homes, rows):
-        sized = zip(homes, find_sizes(rows))
-        return Counter(tuple(leaf or (str(size),) for leaf in home) for home, size in sized)
+        counts = Counter()
+        for home, size in zip(homes, find_sizes(rows)):
+            counts[tuple(leaf or (str(size),) for leaf in home)] += 1
+        return counts
 
     leaves = [[()] if f.names == promise.derived else f.leaves for f in units.features]
     for homes in itertools.combinations_with_replacement(itertools.product(*leaves), units.n):
-        if any(Counter(cell_at(home, d) for home in homes) != cells for d, cells in units.totals):
+        if any(count_cells(homes, seen) != cells for seen, cells in units.totals):
             continue
         records = []
         for number, home in enumerate(homes):
@@ -1608,11 +1615,10 @@ def list_linked_differences(spaces, promise, limit, deadline):
         tables = [table for table in tables if fits(list_rows(records, table))]
         for pair in list_pairs(members, promise, records, tables, deadline, inherited, fits):
             old, new = (count_units(homes, list_rows(records, table)) for table in pair)
-            lost, gained = old - new, new - old
-            before, after, _ = pair_from_tables(records, *pair)
-            seen = (sorted(row[:-1] for row in rows) for rows in (before, after))
-            change = (Pair(before, after, ()), (tuple(lost.elements()), tuple(gained.elements())))
-            found.setdefault((*map(tuple, seen), *map(frozenset, change[1])), change)
+            lost, gained = (old - new).elements(), (new - old).elements()
+            change = (pair_from_tables(records, *pair), (tuple(lost), tuple(gained)))
+            seen = [frozenset(count_cells(rows, depths).items()) for rows in change[0][:2]]
+            found.setdefault((*seen, *map(frozenset, change[1])), change)
     return list(found.values())
 
 
@@ -1625,10 +1631,9 @@ Pair = namedtuple("Pair", "before after others")
 
 def pair_from_tables(records, first, second):
     """The pair of two listed datasets."""
-    before = [r for r, p, q in zip(records, first, second) for _ in range(max(0, p - q))]
-    after = [r for r, p, q in zip(records, first, second) for _ in range(max(0, q - p))]
-    kept = [(r, min(p, q)) for r, p, q in zip(records, first, second) if min(p, q)]
-    return Pair(tuple(before), tuple(after), tuple(kept))
+    old, new = Counter(dict(zip(records, first))), Counter(dict(zip(records, second)))
+    lost, gained = (old - new).elements(), (new - old).elements()
+    return Pair(tuple(lost), tuple(gained), tuple((old & new).items()))
 
 
 def list_changes(public, query, before, after):
@@ -1658,7 +1663,7 @@ def list_residual_entries(public, cell):
     many entries are left out, which refutes less.
     """
     shares = []
-    for node, family in [(n, f.siblings(n)) for f, n in zip(public.features, cell) if n]:
+    for node, family in [(n, f.children[n[:-1]]) for f, n in zip(public.features, cell) if n]:
         shares.append([(each, len(family) * (each == node) - 1) for each in family])
     units = math.prod(map(len, shares))
     for each in itertools.product(*shares) if units < 20_000 else ():
@@ -1804,7 +1809,7 @@ class Climber:
 
     def _fits(self, before, after):
         for depths, counts in self.margins:
-            used, gained = (Counter(cell_at(r, depths) for r in side) for side in (before, after))
+            used, gained = count_cells(before, depths), count_cells(after, depths)
             if used != gained or not used <= Counter(counts):
                 return False
         return len(before) <= self.public.n
