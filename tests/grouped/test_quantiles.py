@@ -349,6 +349,22 @@ def test_budgets_are_met_and_never_exceeded(budget: Budget) -> None:
     assert spread.tradeoff.epsilon("1e-6") <= 1 + 1e-9
 
 
+@pytest.mark.parametrize("budget", [Budget.pure(1), Budget.zcdp("1/200"), Budget.gdp("1/10")])
+def test_a_smaller_scale_promises_less(budget: Budget) -> None:
+    space = rank_space(world(30, 20), Ball(2), Outcome("y", 0, 9, 9), [Margin("A")])
+    mechanism = exponential_mechanism(space, budget)
+    sharper = mechanism.with_less_noise(Fraction(1, 2))
+    assert sharper.scale == pytest.approx(mechanism.scale / 2)
+    assert mechanism.scale >= 1 / mechanism.rate
+    assert sharper.tradeoff.epsilon("1e-6") > mechanism.tradeoff.epsilon("1e-6")
+    # exp(-rate |k|) over whole k, as far as sums show
+    k = np.arange(-4000, 4001)
+    law = np.exp(-float(mechanism.rate) * np.abs(k))
+    assert mechanism.variance == pytest.approx((k**2 * law).sum() / law.sum(), rel=0.02)
+    last = mechanism.restore_measurement(np.array([[0], [9]]), True)
+    assert last.noisy.max() == space.outcome.steps
+
+
 def test_quantiles_of_several_sets_of_groups() -> None:
     records = {
         "a": np.repeat(["x", "y"], [60, 40]),

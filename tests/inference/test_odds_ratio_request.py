@@ -13,6 +13,7 @@ from semidp.promise.mechanisms.canonical_cell import CanonicalMechanism, CellSpa
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.schema.features import Feature
 from semidp.promise.schema.schema import Schema
+from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.publish import TableRequest
 from semidp.publish.pipeline import RunOptions
@@ -173,6 +174,21 @@ def test_the_claimed_curve_holds_on_the_worst_pair():
     # the twin: one more than it was stretched for breaks the claim
     further = law.cdf(cuts - mechanism.moves - 1)
     assert (further < claimed - 1e-6).any()
+
+
+@pytest.mark.parametrize(
+    ("cell", "mu"), [(1, 1), (1, "1/1000000"), (160_000, "1/10000"), (2**29, 1)]
+)
+def test_no_digit_of_u_is_lost_in_a_float(cell: int, mu: int | str):
+    """Rounding would depend on x11. A grid much finer would not do, or is not needed."""
+    totals = [Margin("sex"), Margin("vote")]
+    public = Dataspace.from_table(Table(Schema(SCHEMA.features[:2]), [[cell] * 2] * 2), totals)
+    space = CellSpace(public, Ball(3), "sex", "vote")
+    mechanism = CanonicalMechanism.calibrate(space, Budget.gdp(mu))
+    assert (4 * cell + 60 * mechanism.scale) * 2**mechanism.bits <= 2**53
+    finer = 2 ** (mechanism.bits + 3)
+    assert mechanism.bits == 32 or (4 * cell + 66 * mechanism.scale) * finer > 2**53
+    assert mechanism.variance == pytest.approx(mechanism.scale**2)
 
 
 def _ball(a: int):

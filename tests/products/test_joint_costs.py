@@ -13,11 +13,17 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from semidp.errors import Refused
 from semidp.promise.mechanisms.placement import allocate, lower_bound, solve
+from semidp.promise.schema.features import Feature
 from semidp.promise.schema.margins import Chain, Grid, is_within_view, list_axes, maximal
+from semidp.promise.schema.schema import Schema, Table
 from semidp.promise.sensitivity.costs import BallCosts, ExchangeCosts
 from semidp.promise.sensitivity.joint_costs import PatternMoves, SumOfCosts, precisions
 from semidp.promise.sensitivity.orthogonal_parts import Residuals, list_coarser_views
+from semidp.promise.sensitivity.products import product_space
+from semidp.promise.spaces.adjacency import Ball
+from semidp.promise.spaces.dataspace import Dataspace, Margin
 
 FLAT = [Chain.flat(2), Chain.flat(3), Chain.flat(4)]
 NESTED = [
@@ -25,6 +31,26 @@ NESTED = [
     Chain(3, ((0, 2), (0, 1, 2))),
     Chain(4, ((0, 1), (0, 1, 2, 3))),
 ]
+
+
+@pytest.mark.parametrize("a", [1, 2, 3])
+def test_what_too_few_records_can_change_is_not_published_exactly(a):
+    """Three margins in a circle: four records change, or none."""
+    schema = Schema([Feature(name, "xy") for name in "abc"])
+    circle = [Margin("a", "b"), Margin("b", "c"), Margin("a", "c")]
+    public = Dataspace.from_table(Table(schema, np.ones((2, 2, 2), dtype=int)), circle)
+    with pytest.raises(Refused, match="would be released exactly"):
+        assert product_space(public, Ball(a), [["a", "b", "c"]]).cost
+    assert product_space(public, Ball(4), [["a", "b", "c"]]).cost == {(1, 1, 1): 8}
+
+
+@pytest.mark.parametrize("value", [1e-6, 1.0, 8.000000123, 1e5])
+def test_costs_beyond_small_fractions_are_rounded_up(value):
+    """By more than the sum can be off."""
+    costs = BallCosts(Residuals(Grid.flat((97, 89, 83, 79, 2))), (), 2)
+    rounded = costs._round_up(value, (1, 1, 1, 1, 1))
+    assert Fraction(value) * (1 + Fraction(1, 10**9)) <= rounded
+    assert rounded <= Fraction(value) * (1 + Fraction(2, 10**9)) + Fraction(2, 2**30)
 
 
 def random_grid(generator, most):
