@@ -18,8 +18,15 @@ from semidp.promise.mechanisms.placement import allocate, lower_bound, solve
 from semidp.promise.schema.features import Feature
 from semidp.promise.schema.margins import Chain, Grid, is_within_view, list_axes, maximal
 from semidp.promise.schema.schema import Schema, Table
-from semidp.promise.sensitivity.costs import BallCosts, ExchangeCosts
-from semidp.promise.sensitivity.joint_costs import PatternMoves, SumOfCosts, precisions
+from semidp.promise.sensitivity.costs import BallCosts, ExchangeCosts, MoveList
+from semidp.promise.sensitivity.joint_costs import (
+    JointBound,
+    ListedMoves,
+    PatternMoves,
+    ResidualGroup,
+    SumOfCosts,
+    precisions,
+)
 from semidp.promise.sensitivity.orthogonal_parts import Residuals, list_coarser_views
 from semidp.promise.sensitivity.products import product_space
 from semidp.promise.spaces.adjacency import Ball
@@ -51,6 +58,40 @@ def test_costs_beyond_small_fractions_are_rounded_up(value):
     rounded = costs._round_up(value, (1, 1, 1, 1, 1))
     assert Fraction(value) * (1 + Fraction(1, 10**9)) <= rounded
     assert rounded <= Fraction(value) * (1 + Fraction(2, 10**9)) + Fraction(2, 2**30)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 40])
+def test_bounds_hold_in_exact_arithmetic(size):
+    """What is added for rounding is at least what rounding has taken away."""
+    generator = np.random.default_rng(size)
+    for _ in range(200):
+        costs, tau = generator.random(size), generator.random(size)
+        exact = sum(map(Fraction.__mul__, map(Fraction, costs), map(Fraction, tau)))
+        together = SumOfCosts(costs)
+        assert Fraction(together.worst(tau)[0]) + Fraction(together.slack(tau)) >= exact
+        alone = [
+            ResidualGroup((number,), (SumOfCosts(costs[number : number + 1]),))
+            for number in range(size)
+        ]
+        assert Fraction(JointBound(tuple(alone)).upper(tau)) >= exact
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_listed_moves_have_no_more_records_than_their_rounding_is_for(times):
+    move = np.array([[[2, -2], [-2, 2]]]) * times
+    listed = MoveList(move, (1, 1))
+    costs = BallCosts(Residuals(Grid.flat((2, 2))), ((1, 0), (0, 1)), 4, listed, times)
+    (bound,) = costs.bounds(((1, 1),))
+    (part,) = bound.groups[0].parts
+    assert isinstance(part, ListedMoves)
+    assert np.abs(move).sum() <= part.records
+    assert part.worst(np.ones(1))[0] == (move**2).sum()
+
+
+def test_a_table_moves_by_no_more_than_all_records_that_it_sees():
+    """Of linked members: five who go from one cell to another move it by 5 and 5."""
+    costs = ExchangeCosts(Residuals(Grid.flat((2,))), (), 5, inherited=frozenset({0}))
+    assert costs._certify_cost((1,)) == 2 * 5**2
 
 
 def random_grid(generator, most):
