@@ -37,7 +37,7 @@ def write_parts(place: Path, parts: list) -> None:
 def test_parts_tell_how_wrong_their_cells_are(place: Path) -> None:
     made = Release.load(place)
     (result,) = made.results
-    told = result.cell_errors()
+    told = result.cell_errors
     measured = [
         CellErrors.from_table(table) for table in made.tables
     ]  # from every cell of every part

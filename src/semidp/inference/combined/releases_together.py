@@ -411,14 +411,14 @@ class CombinedTables(Published):
         """Name the tables, or their number where they are many."""
         if len(self.tables) > _NAMED_TABLES:
             return f"{len(self.tables)} tables"
-        return ", ".join(_title(table) for table in self.tables)
+        return ", ".join(table_title(table) for table in self.tables)
 
     def noisy_lines(self) -> list[str]:
         """Say how many cells each table has."""
         lines = []
         for table in self.tables:
             cells = count_noun(table.schema.size, "cell")
-            lines.append(f"{_title(table)}: {cells}, from all releases")
+            lines.append(f"{table_title(table)}: {cells}, from all releases")
         return lines
 
     def summary_lines(self) -> list[tuple[str, str]]:
@@ -470,7 +470,9 @@ class CombinedTables(Published):
         """Say what the files hold."""
         words = []
         for file, table in zip(self.files(form), self.tables, strict=True):
-            content = f"the counts of {_title(table)}, with estimates and their standard errors"
+            content = (
+                f"the counts of {table_title(table)}, with estimates and their standard errors"
+            )
             words.append((file, content))
         return words
 
@@ -524,12 +526,6 @@ class CombinedTables(Published):
             fitted = Fitted(**part["fit"])
             tables.append(PublishedTable.read(files, part["name"], schema, fitted, counted))
         return tables
-
-
-def _title(table: PublishedTable) -> str:
-    """What a table counts: units by zone by size."""
-    title = table_title(table)
-    return f"units by {title}" if table.counted == UNIT else title
 
 
 def _largest_error(table: PublishedTable) -> str:

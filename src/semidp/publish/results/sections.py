@@ -106,13 +106,8 @@ SHOWN_TABLES = 6
 
 
 def table_title(table: PublishedTable) -> str:
-    """Name a table by its features."""
-    return " by ".join(table.as_asked().schema.names)
-
-
-def _counted_title(table: PublishedTable) -> str:
     """Name a table by its features; one that counts units of linked files says so."""
-    title = table_title(table)
+    title = " by ".join(table.as_asked().schema.names)
     return f"units by {title}" if table.counted == UNIT else title
 
 
@@ -131,7 +126,7 @@ def page_cells(
     nested = [feature for feature in table.schema.features if feature.above]
     file = f"{table.name}.{table.columns().form(form)}"
     return PageCells(
-        heading=f"Published counts: {_counted_title(table)}",
+        heading=f"Published counts: {table_title(table)}",
         grid=cells,
         branches=parts,
         # Where numbers are too many, shades must do.

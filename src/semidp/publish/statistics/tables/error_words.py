@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from semidp.publish.half_widths import standard_spread
 from semidp.publish.results.grids import faint_cells
+from semidp.publish.results.sections import table_title
 from semidp.publish.results.texts import (
     TOO_MANY,
     align_columns,
@@ -56,6 +57,8 @@ class CellErrors:
         The number of cells whose count is smaller than the half-width of its interval.
     noisy
         The number of cells that the exact totals do not fix: `errors` are theirs.
+    title, parts
+        The table, named by its features, and in how many parts its cells lie.
     """
 
     name: str
@@ -63,10 +66,12 @@ class CellErrors:
     errors: dict[str, float]
     dominated: int
     noisy: int
+    title: str = ""
+    parts: int = 1
 
     @classmethod
-    def from_table(cls, table: "PublishedTable") -> "CellErrors":
-        """Measure a published table.
+    def from_table(cls, table: "PublishedTable", parts: int = 1) -> "CellErrors":
+        """Measure a published table, whose cells lie in so many parts.
 
         >>> import semidp
         >>> people = {"sex": [*"fm"] * 9, "vote": [*"yn"] * 9}
@@ -80,8 +85,8 @@ class CellErrors:
         noisy = table.standard_errors > 0
         half_widths = None if table.half_widths is None else table.half_widths[noisy]
         errors = standard_spread(table.standard_errors[noisy], half_widths)
-        dominated = int(faint_cells(table).sum())
-        return cls(table.name, table.schema.size, errors, dominated, int(noisy.sum()))
+        hidden, count = int(faint_cells(table).sum()), int(noisy.sum())
+        return cls(table.name, table.schema.size, errors, hidden, count, table_title(table), parts)
 
     @property
     def share(self) -> float:
@@ -170,28 +175,24 @@ def error_lines(tables: Sequence[CellErrors]) -> list[tuple[str, str]]:
     return lines
 
 
-def cautions(tables: Sequence[CellErrors], titles: Sequence[str]) -> list[str]:
+def cautions(tables: Sequence[CellErrors]) -> list[str]:
     """Warn of tables in which noise dominates more than a quarter of the cells.
 
-    >>> few = CellErrors("table", 8, {"standard_error": 4.2, "smallest": 4.2, "largest": 4.2}, 3, 8)
-    >>> cautions([few], ["sex by region"])[0].partition(":")[0]
+    >>> errors = {"standard_error": 4.2, "smallest": 4.2, "largest": 4.2}
+    >>> few = CellErrors("table", 8, errors, 3, 8, "sex by region")
+    >>> cautions([few])[0].partition(":")[0]
     'Noise dominates 38% of the cells of sex by region'
     """
-    affected = [
-        (table, title)
-        for table, title in zip(tables, titles, strict=True)
-        if table.share > TOO_MANY
-    ]
+    affected = [table for table in tables if table.share > TOO_MANY]
     if not affected:
         return []
     advice = (
         "ask for fewer or coarser features or a larger budget, or add cells up before you read them"
     )
     if len(affected) == 1:
-        table, title = affected[0]
-        share = share_text(table.share)
-        return [f"Noise dominates {share} of the cells of {title}: {advice}."]
-    names = [title for _, title in affected[:_NAMED_TABLES]]
+        share = share_text(affected[0].share)
+        return [f"Noise dominates {share} of the cells of {affected[0].title}: {advice}."]
+    names = [table.title for table in affected[:_NAMED_TABLES]]
     left = len(affected) - len(names)
     beyond = f" and {left:,} more" if left else ""
     return [

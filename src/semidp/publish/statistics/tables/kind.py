@@ -191,13 +191,11 @@ def _list_fits(
     fitted.
     """
     if isinstance(request, LinkedTablesRequest):
-        asked = (*request.members, *request.units)
         entries = [*entry["members"]["tables"], *entry["units"]["tables"]]
     else:
-        asked = request.tables
         entries = [entry] if request.is_single_table else entry["tables"]
     fits = []
-    for table, part in zip(asked, entries, strict=True):
+    for table, part in zip(request.every_table, entries, strict=True):
         fitted = Fitted(**part["fit"])
         if fitted.kind != table.fit:
             raise ValueError("a table has the numbers that its plan asks for")

@@ -25,20 +25,19 @@ from semidp.publish.results.published_table import (
     StoredFit,
     tables_by_features,
 )
-from semidp.publish.results.sections import Details, Section
+from semidp.publish.results.sections import Section
 from semidp.publish.size_agreement import TopCode, add_quarters_feature, assemble_tables
 from semidp.publish.statistics.protocol.results import mechanism_fields
 from semidp.publish.statistics.tables import linked_words
-from semidp.publish.statistics.tables.by_parts import joint_words
 from semidp.publish.statistics.tables.by_parts.cut_tables import (
     linked_columns,
     residuals_from_json,
     residuals_json,
 )
-from semidp.publish.statistics.tables.error_words import cautions
 from semidp.publish.statistics.tables.linked_fitting import Fit, fitted_kinds
 from semidp.publish.statistics.tables.linked_intervals import LinkedIntervals
-from semidp.publish.statistics.tables.published import IN_ONE_PIECE, PublishedCells
+from semidp.publish.statistics.tables.published import IN_ONE_PIECE
+from semidp.publish.statistics.tables.words import PublishedCells
 
 if TYPE_CHECKING:
     from semidp.publish.statistics.protocol.requests import Request
@@ -140,41 +139,17 @@ class PublishedLinked(PublishedCells):
             return self.stated
         return agreeing_places(self.mechanism, self.members, self.units_by_size)
 
-    def title(self) -> str:
-        """Name the tables."""
-        return linked_words.title(self)
-
-    def noisy_lines(self) -> list[str]:
-        """Say how many cells each table has."""
-        if self.blocks is not None:
-            return joint_words.linked_lines(
-                self.tables, linked_words.noisy_lines(self), self.blocks
-            )
-        return linked_words.noisy_lines(self)
+    def mechanism_lines(self) -> list[str]:
+        """Say with what noise the tables were measured, for a terminal."""
+        return linked_words.noise_lines(self.mechanism, len(self.tables))
 
     def summary_lines(self) -> list[tuple[str, str]]:
-        """Return the errors of each table, for a terminal."""
-        return linked_words.summary_lines(self)
+        """Return the errors of each table, and whether both kinds agree, for a terminal."""
+        return [*super().summary_lines(), ("agree", linked_words.agree_line(self))]
 
     def sections(self, form: Form | None = None) -> list[Section]:
         """Return its sections of the report: the errors, and how both kinds agree."""
-        sections = linked_words.sections(self, form)
-        if self.blocks is not None:
-            sections.append(joint_words.linked_section(self.blocks))
-        return sections
-
-    def details(self) -> Details:
-        """Say how they were measured."""
-        how = "exact noise on each residual of members and of units"
-        if self.blocks is not None:
-            how += ", part by part; put together and fitted in one piece"
-        return Details("the linked tables", how)
-
-    def file_words(self, form: Form | None = None) -> list[tuple[str, str]]:
-        """Say what their files hold."""
-        if self.blocks is not None:
-            return joint_words.joint_file_words(self.files(form), self.held_tables(), self.blocks)
-        return linked_words.file_words(self, form)
+        return linked_words.sections(self, form)
 
     def columns_by_name(self) -> dict[str, PublishedColumns]:
         """Return each table under its name; those of units also as they were asked for."""
@@ -189,14 +164,9 @@ class PublishedLinked(PublishedCells):
         return tables_by_features(self.members)
 
     def warnings(self) -> list[str]:
-        """Say what the promise does not protect, and which tables have no whole numbers with all
-        totals.
-        """
-        return linked_words.warnings(self)
-
-    def cautions(self) -> list[str]:
-        """Name tables where noise dominates many of the cells."""
-        return cautions(self.cell_errors(), linked_words.titles(self))
+        """Say what the promise does not protect, and which tables miss some of their totals."""
+        told = linked_words.describe_unprotected(self.mechanism.space.dataspace)
+        return [*([told] if told else []), *self.missed_totals()]
 
     def recalibrate(self, request: "Request", scope: Scope) -> Mechanism:
         """Return the noise of its residuals, placed anew."""
@@ -217,8 +187,10 @@ class PublishedLinked(PublishedCells):
             for table in tables
         ]
 
-    def measurements(self) -> Columns:
+    def measurements(self) -> Columns | None:
         """Return the measured residuals of both kinds."""
+        if self.blocks is not None:
+            return self.blocks.columns_above(self.noisy)
         return linked_columns(self.mechanism.space.kinds, self.noisy)
 
     def to_json(self) -> dict[str, Any]:
@@ -274,7 +246,7 @@ def published_linked(
     if not stored:
         fits = linked_fits(request, mechanism, measured, progress)
         every_fit, fitted_units = (*fits[0], *fits[1]), tuple(fits[1])
-    names = [table.name for table in (*request.members, *request.units)]
+    names = [table.name for table in request.every_table]
     estimates = []
     for kind, of_kind in zip(space.kinds, residuals, strict=True):
         estimates += assemble_tables(of_kind, kind)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from semidp.errors import InputError
 from semidp.promise.confidential import Confidential
-from semidp.promise.exact import Number, exact, plain
+from semidp.promise.exact import Number, count_noun, exact, plain
 from semidp.promise.guarantee import Scope
 from semidp.promise.mechanisms.branch_noise import Cut
 from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
@@ -208,11 +208,16 @@ class LinkedTablesRequest(Request):
         # Targets are about published numbers, and making both kinds agree changes their errors.
         variances = published_variances(mechanism, self.coding(mechanism.space.dataspace.link))
         ratios = [0.0]
-        for table, of_cells in zip((*self.members, *self.units), variances, strict=True):
+        for table, of_cells in zip(self.every_table, variances, strict=True):
             if table.target_error is not None:
                 largest = math.sqrt(float(of_cells.max(initial=0.0)))
                 ratios.append(largest / float(table.target_error))
         return max(ratios)
+
+    @property
+    def every_table(self) -> tuple[TableRequest, ...]:
+        """The tables of both kinds, members first."""
+        return (*self.members, *self.units)
 
     @property
     def name(self) -> str:
@@ -232,13 +237,13 @@ class LinkedTablesRequest(Request):
     @property
     def features(self) -> tuple[str, ...]:
         """The features that the tables of both kinds use."""
-        names = [name for table in (*self.members, *self.units) for name in table.features]
+        names = [name for table in self.every_table for name in table.features]
         return tuple(dict.fromkeys(names))
 
     @property
     def files(self) -> tuple[str, ...]:
         """A file for each table, and the measurements."""
-        tables = [f"{table.name}.csv" for table in (*self.members, *self.units)]
+        tables = [f"{table.name}.csv" for table in self.every_table]
         return (*tables, f"{LINKED_MEASUREMENTS}.csv")
 
     def space(self, scope: Scope) -> LinkedSpace:
@@ -267,12 +272,13 @@ class LinkedTablesRequest(Request):
         """Return the errors of each table. Public values decide them."""
         assert isinstance(mechanism, LinkedMechanism)
         code = self.coding(mechanism.space.dataspace.link)
-        return linked_forecasts((*self.members, *self.units), mechanism, code)
+        return linked_forecasts(self.every_table, mechanism, code)
 
     def noise_lines(self, mechanism: Mechanism, foreseen: Sequence[Any]) -> list[str]:
         """Say with what noise the tables would be measured."""
         assert isinstance(mechanism, LinkedMechanism)
-        return noise_lines(mechanism, foreseen)
+        lines = [f"{one.name}: {one.line()}, {count_noun(one.cells, 'cell')}" for one in foreseen]
+        return [*noise_lines(mechanism, len(foreseen)), *lines]
 
     def noise_json(self, mechanism: Mechanism, foreseen: Sequence[Any]) -> dict[str, Any]:
         """Return the same as plain values."""

@@ -15,19 +15,16 @@ from semidp.promise.spaces.linked import LinkedDataspace
 from semidp.promise.spaces.protection import Protect
 from semidp.publish.linked_mechanism import LinkedMechanism, published_variances
 from semidp.publish.results.cells import Form
-from semidp.publish.results.sections import Section, counts_sections, table_title
+from semidp.publish.results.sections import Section, counts_sections
 from semidp.publish.results.texts import error_text
 from semidp.publish.size_agreement import TopCode
 from semidp.publish.statistics.tables.asked import TableRequest
 from semidp.publish.statistics.tables.error_words import (
     ERRORS_TEXT,
     HEADINGS,
-    error_lines,
-    misses_totals,
 )
 
 if TYPE_CHECKING:
-    from semidp.publish.results.published_table import PublishedTable
     from semidp.publish.statistics.tables.linked_published import PublishedLinked
 
 
@@ -85,54 +82,16 @@ def _root(errors: Floats) -> float:
     return float(np.sqrt((errors**2).mean())) if errors.size else 0.0
 
 
-def noise_lines(mechanism: LinkedMechanism, foreseen: Sequence[LinkedForecast]) -> list[str]:
-    """Say with what noise linked tables would be measured."""
+def noise_lines(mechanism: LinkedMechanism, tables: int) -> list[str]:
+    """Say with what noise so many linked tables are measured."""
     share = float(mechanism.members.precision / mechanism.precision) if mechanism.precision else 0.0
-    first = (
-        f"{mechanism.name} for {len(foreseen)} tables from one budget, {mechanism.claim} claim; "
+    return [
+        f"{mechanism.name} for {tables} tables from one budget, {mechanism.claim} claim; "
         f"{share:.0%} of it for members"
-    )
-    return [
-        first,
-        *(f"{table.name}: {table.line()}, {count_noun(table.cells, 'cell')}" for table in foreseen),
     ]
 
 
-def title(result: "PublishedLinked") -> str:
-    """Name the tables of members, then those of units."""
-    return ", ".join(titles(result))
-
-
-def titles(result: "PublishedLinked") -> list[str]:
-    """Name each table by its features."""
-    return [_name(result, table) for table in result.tables]
-
-
-def _name(result: "PublishedLinked", table: "PublishedTable") -> str:
-    return f"units by {table_title(table)}" if table in result.units else table_title(table)
-
-
-def noisy_lines(result: "PublishedLinked") -> list[str]:
-    """Say how many cells each table has."""
-    return [
-        f"{_name(result, table)}: {count_noun(table.schema.size, 'cell')}, together with the other"
-        " tables"
-        for table in result.tables
-    ]
-
-
-def summary_lines(result: "PublishedLinked") -> list[tuple[str, str]]:
-    """Return the errors of each table, for a terminal."""
-    request = result.request
-    asked = (*request.members, *request.units)
-    foreseen = linked_forecasts(asked, result.mechanism, result.coding)
-    # What was foreseen of each table is said as its error, from its cells.
-    mechanism, *_ = noise_lines(result.mechanism, foreseen)
-    lines = [*error_lines(result.cell_errors()), ("mechanism", mechanism)]
-    return [*lines, ("agree", _agree_line(result))]
-
-
-def _agree_line(result: "PublishedLinked") -> str:
+def agree_line(result: "PublishedLinked") -> str:
     agreeing, places = result.agreeing
     if not places:
         return "no table of units by size shares a place with a table of members in whole numbers"
@@ -151,27 +110,24 @@ def _whose(result: "PublishedLinked") -> str:
 
 def sections(result: "PublishedLinked", form: Form | None) -> list[Section]:
     """Return the errors of all tables, and how both kinds hang together."""
-    rows = [errors.row() for errors in result.cell_errors()]
+    by_parts = [] if result.depth is None else [result.parts_text()]
     errors_section = Section(
         heading="Published tables of members and units from one budget",
-        paragraphs=[*_describe_measurement(result), ERRORS_TEXT],
+        paragraphs=[_describe_measurement(result), *by_parts, ERRORS_TEXT],
         columns=HEADINGS,
-        rows=rows,
+        rows=[errors.row() for errors in result.cell_errors],
     )
-    together = Section(
-        heading="How members and units agree",
-        paragraphs=_agreement(result),
-    )
+    together = Section(heading="How members and units agree", paragraphs=_agreement(result))
     public, absent = result.guarantee.dataspace, result.noise.absent
     heading = "The published tables of members and of units"
     counts = counts_sections(heading, result.tables, public, absent, form)
     return [*counts, errors_section, together]
 
 
-def _describe_measurement(result: "PublishedLinked") -> list[str]:
+def _describe_measurement(result: "PublishedLinked") -> str:
     mechanism = result.mechanism
     residuals = len(mechanism.members.sigma2) + len(mechanism.units.sigma2)
-    return [
+    return (
         f"One budget is shared by the tables of members ({len(result.members)}) and of units"
         f" ({len(result.units)}). It is divided by need over"
         f" {count_noun(residuals, 'residual')} of both kinds; a residual is what a table says"
@@ -179,13 +135,13 @@ def _describe_measurement(result: "PublishedLinked") -> list[str]:
         " has to hide both changes together. Estimates are unbiased, that is, right on average."
         " Standard errors are those of the noise after both kinds were made to agree. Counts are"
         " whole numbers fitted to the estimates."
-    ]
+    )
 
 
 def _agreement(result: "PublishedLinked") -> list[str]:
     public = result.mechanism.space.dataspace
     paragraphs = [
-        f"In whole numbers, {_agree_line(result)}. Estimates agree wherever both kinds were"
+        f"In whole numbers, {agree_line(result)}. Estimates agree wherever both kinds were"
         " measured or are exact: each was corrected by its share of the difference (the least"
         " squares estimate)."
     ]
@@ -231,30 +187,3 @@ def describe_unprotected(public: LinkedDataspace) -> str | None:
         " which it does not protect. Declare a column derived if it depends on the members of a"
         " unit."
     )
-
-
-def file_words(result: "PublishedLinked", form: Form | None) -> list[tuple[str, str]]:
-    """Say what the files hold."""
-    *names, measurements = result.files(form)
-    words = []
-    for file, table in zip(names, result.tables, strict=True):
-        words.append(
-            (
-                file,
-                f"the counts of {_name(result, table)}, with estimates and their standard errors",
-            )
-        )
-    return [*words, (measurements, "the measured residuals of all tables, for statisticians")]
-
-
-def warnings(result: "PublishedLinked") -> list[str]:
-    """Say what is not protected, and which tables have no whole numbers with all totals."""
-    told = describe_unprotected(result.mechanism.space.dataspace)
-    asked = (*result.request.members, *result.request.units)
-    requested = {table.name for table in asked if table.fit == "integer"}
-    missing = [
-        table.name
-        for table in result.tables
-        if table.fitted.kind != "integer" and table.name in requested
-    ]
-    return [*([told] if told else []), *(misses_totals(name) for name in missing)]

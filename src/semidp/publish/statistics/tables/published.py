@@ -22,7 +22,7 @@ from semidp.promise.sensitivity.products import product_space
 from semidp.publish.comparisons import find_separate_loss
 from semidp.publish.fitting.tables import fit_table
 from semidp.publish.half_widths import INTERVALS_BELOW, cell_half_widths
-from semidp.publish.results.cells import Columns, Form, PublishedColumns, StoredFiles, named_files
+from semidp.publish.results.cells import Columns, Form, PublishedColumns
 from semidp.publish.results.published_table import (
     FitKind,
     Fitted,
@@ -31,8 +31,8 @@ from semidp.publish.results.published_table import (
     StoredFit,
     tables_by_features,
 )
-from semidp.publish.results.sections import Details, Section, table_title
-from semidp.publish.statistics.parts import BY_PARTS, Part
+from semidp.publish.results.sections import Section
+from semidp.publish.statistics.parts import BY_PARTS
 from semidp.publish.statistics.protocol.requests import require_budget
 from semidp.publish.statistics.protocol.results import (
     Published,
@@ -40,8 +40,7 @@ from semidp.publish.statistics.protocol.results import (
 )
 from semidp.publish.statistics.recheck_findings import Trust
 from semidp.publish.statistics.tables import words
-from semidp.publish.statistics.tables.asked import TableRequest, TablesAsked, measurements_stem
-from semidp.publish.statistics.tables.by_parts import joint_words
+from semidp.publish.statistics.tables.asked import TableRequest, TablesAsked
 from semidp.publish.statistics.tables.by_parts.cut_tables import (
     RESIDUAL_FIELDS,
     residual_columns,
@@ -49,98 +48,23 @@ from semidp.publish.statistics.tables.by_parts.cut_tables import (
     residuals_json,
     within_claim,
 )
-from semidp.publish.statistics.tables.error_words import CellErrors, cautions
 from semidp.publish.statistics.tables.fitting import fitted_tables
+from semidp.publish.statistics.tables.words import PublishedCells
 
 if TYPE_CHECKING:
     from semidp.publish.statistics.protocol.requests import Request
-    from semidp.publish.statistics.tables.by_parts.cut_tables import TableBlocks
 
 ALONE, SHARED = "tables", "products"
 """What release.json calls its lists: of tables with budgets of their own, and of those that share
 one."""
 
+_FOR_STUDIES = (
+    "for studies: the proof is for real-valued noise, and floating-point numbers are published as"
+    " drawn"
+)
 IN_ONE_PIECE = "in_one_piece"
 """The field of release.json that tells tables by parts that were published together from those
 whose parts were fitted one by one."""
-
-
-@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
-class PublishedCells(Published):
-    """What tables of one kind of record share with those of several.
-
-    Parameters
-    ----------
-    request
-        What was asked for.
-    blocks
-        How tables and measurement lie in the folders of parts; None where the release has none.
-    """
-
-    request: Any
-    blocks: "TableBlocks | None" = field(default=None, repr=False)
-
-    @property
-    def list_key(self) -> str:
-        """The list of release.json that it is in."""
-        return self.key if self.blocks is None else BY_PARTS
-
-    def held_tables(self) -> tuple[PublishedTable, ...]:
-        """Return the tables whose cells are in the files of the release itself."""
-        every = self.every_table()
-        return every if self.blocks is None else self.blocks.hold(every)
-
-    def cell_errors(self) -> list[CellErrors]:
-        """Return how wrong the cells of each table are."""
-        return [CellErrors.from_table(table) for table in self.every_table()]
-
-    def errors_json(self) -> list[dict[str, Any]]:
-        """Return how wrong the cells of each table are, as plain values."""
-        return [errors.to_json() for errors in self.cell_errors()]
-
-    @property
-    def is_fixed(self) -> bool:
-        """Whether exact totals fix every cell."""
-        return self.noise.absent
-
-    # --- files
-
-    def measurements(self) -> Columns:
-        """Return what was measured, as the file of one piece has it."""
-        raise NotImplementedError
-
-    def files(self, form: Form | None = None) -> dict[str, Columns]:
-        """Return a file for each table, and the measurements: in a release by parts what is not in
-        the parts.
-        """
-        columns = {table.name: table.columns() for table in self.held_tables()}
-        measured: Columns | None = None
-        if self.blocks is None:
-            measured = self.measurements()
-        else:
-            measured = self.blocks.columns_above(self.noisy)
-        if measured is not None:
-            columns[measurements_stem(self.request)] = measured
-        return named_files(columns, form)
-
-    def part_stems(self) -> tuple[list[str], str | None]:
-        """Return the names of the tables in a part, and the name of the file with its
-        measurement.
-        """
-        return ([], None) if self.blocks is None else ([*self.blocks.below], self.blocks.stem)
-
-    def tables_of_part(self, files: StoredFiles, node: int, part: Part) -> list[PublishedTable]:
-        """Return the rows of one part."""
-        return [] if self.blocks is None else self.blocks.rows(self.every_table(), node)
-
-    def publish_part(
-        self, files: StoredFiles, node: int, part: Part
-    ) -> tuple[list[PublishedTable], Columns | None]:
-        """Return the rows and the measurement of one part, which follow from those of the whole."""
-        if self.blocks is None:
-            return [], None
-        measured = self.blocks.columns_below(self.noisy, node)
-        return self.blocks.rows(self.every_table(), node), measured
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -194,7 +118,7 @@ class PublishedTables(PublishedCells):
         """The list of release.json that it is in: that of single tables, of tables that share a
         budget, or of those by parts.
         """
-        if self.blocks is not None:
+        if self.depth is not None:
             return BY_PARTS
         return ALONE if self.request.is_single_table else SHARED
 
@@ -256,56 +180,35 @@ class PublishedTables(PublishedCells):
 
     # --- what is said of it
 
-    def title(self) -> str:
-        """Name the tables by their features, or their number where they are many."""
-        return words.title(self)
-
-    def noisy_lines(self) -> list[str]:
-        """Say how many cells have noise."""
-        if self.blocks is not None:
-            return joint_words.joint_lines(self.tables, self.blocks)
-        return words.noisy_lines(self)
-
-    def summary_lines(self) -> list[tuple[str, str]]:
-        """Return the expected loss of one table, or the errors of each, for a terminal."""
-        return words.summary_lines(self)
+    def mechanism_lines(self) -> list[str]:
+        """Say with what noise the tables were measured, for a terminal."""
+        if self.request.is_single_table:
+            return [words.describe_noise(self)]
+        together = words.together_words(len(self.tables))
+        return words.mechanism_lines((), self.noise_of_residuals, together)
 
     def sections(self, form: Form | None = None) -> list[Section]:
         """Return its sections of the report."""
-        if self.blocks is not None:
-            return [joint_words.joint_section(self.tables, self.blocks)]
-        return words.sections(self, form)
-
-    def details(self) -> Details:
-        """Say how the tables were measured and fitted."""
-        if self.blocks is not None:
-            return Details(self.name, joint_words.JOINT_DETAILS)
-        return words.details(self)
-
-    def file_words(self, form: Form | None = None) -> list[tuple[str, str]]:
-        """Say what its files hold."""
-        if self.blocks is not None:
-            return joint_words.joint_file_words(self.files(form), self.held_tables(), self.blocks)
-        return words.file_words(self, form)
+        if self.depth is not None:
+            return [self.parts_section()]
+        return words.tables_sections(self, form)
 
     def claim_text(self) -> str:
-        """Say whether the claim is about the numbers that were drawn."""
-        return words.claim_text(self) if self.request.is_single_table else super().claim_text()
-
-    def warnings(self) -> list[str]:
-        """Name the tables that were asked for in whole numbers and have none with all totals."""
-        return words.warnings(self)
-
-    def cautions(self) -> list[str]:
-        """Name tables in many of whose cells noise dominates."""
-        return cautions(self.cell_errors(), [table_title(table) for table in self.tables])
+        """Say whether the claim is about the numbers that were drawn: floating-point numbers have
+        no proof.
+        """
+        return _FOR_STUDIES if self.noisy.dtype.kind != "i" else super().claim_text()
 
     @classmethod
     def said_of_several(cls, results: "Sequence[PublishedTables]") -> list[str]:
         """Say that tables with budgets of their own were measured one by one."""
-        return words.explain_separate_budgets(
-            [result for result in results if result.list_key == ALONE]
-        )
+        alone = [result for result in results if result.list_key == ALONE]
+        if len(alone) < 2:
+            return []
+        return [
+            f"{len(alone)} tables were measured one by one, each with a budget of its own: what is"
+            " not exact and occurs in two of them is two numbers."
+        ]
 
     # --- computed again
 
@@ -352,8 +255,10 @@ class PublishedTables(PublishedCells):
         if self.residuals is not None and len(self.tables) > 1:
             yield Trust("how tables that share a budget were weighted", ("plan.table.weight",))
 
-    def measurements(self) -> Columns:
+    def measurements(self) -> Columns | None:
         """Return what was measured: a row a cell, or a row an entry of a residual."""
+        if self.blocks is not None:
+            return self.blocks.columns_above(self.noisy)
         if self.residuals is None:
             return Columns.of_cells(self.only.schema, {"noisy_count": self.noisy})
         return residual_columns(self.residuals, self.noisy)

@@ -1,10 +1,12 @@
-"""What a release says of tables: of one with a budget of its own, or of several that share one and
-fit together.
+"""What a release says of tables of counts: one with a budget of its own, several that share one and
+fit together, or linked ones; in one piece or by parts.
 """
 
 import math
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 from semidp.promise.exact import count_noun
 from semidp.promise.mechanisms.residual_noise import ResidualMechanism
@@ -12,7 +14,8 @@ from semidp.promise.schema.margins import View, maximal, meet
 from semidp.publish.comparisons import find_excess_variance
 from semidp.publish.plotting import loss_plot
 from semidp.publish.presentation import report_words
-from semidp.publish.results.cells import Form
+from semidp.publish.results.cells import Columns, Form, StoredFiles, named_files
+from semidp.publish.results.published_table import FitKind, PublishedTable
 from semidp.publish.results.sections import (
     LISTED_ROWS,
     Details,
@@ -21,17 +24,23 @@ from semidp.publish.results.sections import (
     page_cells,
     table_title,
 )
-from semidp.publish.results.texts import CLAIM_TEXTS, error_text, more, name_tradeoff, scale_text
+from semidp.publish.results.texts import error_text, more, name_tradeoff, scale_text
+from semidp.publish.statistics.parts import BY_PARTS, Part
+from semidp.publish.statistics.protocol.results import Published
+from semidp.publish.statistics.tables.asked import TableRequest, measurements_stem
 from semidp.publish.statistics.tables.error_words import (
     ERRORS_TEXT,
     FEW_TABLES,
     HEADINGS,
     NONE_FOUND,
+    CellErrors,
+    cautions,
     error_lines,
     misses_totals,
 )
 
 if TYPE_CHECKING:
+    from semidp.publish.statistics.tables.by_parts.cut_tables import TableBlocks
     from semidp.publish.statistics.tables.published import PublishedTables
 
 _LOSS_CAPTION = (
@@ -40,37 +49,213 @@ _LOSS_CAPTION = (
     " other bar is ordinary differential privacy, with enough noise to give the same guarantee for"
     " as many records (group privacy)."
 )
-_FOR_STUDIES = (
-    "for studies: the proof is for real-valued noise, and floating-point numbers are published as"
-    " drawn"
-)
 _NAMED_TABLES = 4  # in the heading of a report
 _LISTED_TABLES = 40
 _NAMED_OTHERS = 3
 
 
-def title(product: "PublishedTables") -> str:
-    """Name the tables, or their number where they are many."""
-    if len(product.tables) > _NAMED_TABLES:
-        return f"{len(product.tables)} tables"
-    return ", ".join(table_title(table) for table in product.tables)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class PublishedCells(Published):
+    """What all tables of counts share: their files, and what is said of them.
 
+    Parameters
+    ----------
+    request
+        What was asked for.
+    blocks
+        How tables and measurement lie in the folders of parts; None where the release has none.
+    """
 
-def noisy_lines(product: "PublishedTables") -> list[str]:
-    """Say how many cells with noise each table has; where tables are many, all of them together."""
-    tables = product.tables
-    if product.request.is_single_table:
-        if product.noise.absent:
-            return [f"nothing of {title(product)}: the exact totals fix the whole table"]
-        return [f"{title(product)}: {count_noun(product.only.schema.size, 'cell')}"]
-    if len(tables) <= FEW_TABLES:
+    request: Any
+    blocks: "TableBlocks | None" = field(default=None, repr=False)
+
+    @property
+    def list_key(self) -> str:
+        """The list of release.json that it is in."""
+        return self.key if self.depth is None else BY_PARTS
+
+    @property
+    def depth(self) -> str | None:
+        """The name of the depth at which it was cut; None in one piece."""
+        return None if self.blocks is None else self.blocks.depth
+
+    @property
+    def asked(self) -> tuple[TableRequest, ...]:
+        """The tables as they were asked for."""
+        every: tuple[TableRequest, ...] = self.request.every_table
+        return every
+
+    def held_tables(self) -> tuple[PublishedTable, ...]:
+        """Return the tables whose cells are in the files of the release itself."""
+        every = self.every_table()
+        return every if self.blocks is None else self.blocks.hold(every)
+
+    @cached_property
+    def cell_errors(self) -> list[CellErrors]:
+        """How wrong the cells of each table are."""
+        cut = () if self.blocks is None else self.blocks.below
+        parts = 1 if self.blocks is None else self.blocks.parts
         return [
-            f"{table_title(table)}: {count_noun(table.schema.size, 'cell')}, together with the"
-            " other tables"
-            for table in tables
+            CellErrors.from_table(table, parts if table.name in cut else 1)
+            for table in self.every_table()
         ]
-    cells = sum(table.schema.size for table in tables)
-    return [f"{len(tables):,} tables, which add up: {cells:,} cells"]
+
+    def errors_json(self) -> list[dict[str, Any]]:
+        """Return how wrong the cells of each table are, as plain values."""
+        return [errors.to_json() for errors in self.cell_errors]
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether exact totals fix every cell."""
+        return self.noise.absent
+
+    # --- files
+
+    def measurements(self) -> Columns | None:
+        """Return what was measured, as the file of the release has it; None where it is all in the
+        parts.
+        """
+        raise NotImplementedError
+
+    def files(self, form: Form | None = None) -> dict[str, Columns]:
+        """Return a file for each table, and the measurements: in a release by parts what is not in
+        the parts.
+        """
+        columns = {table.name: table.columns() for table in self.held_tables()}
+        measured = self.measurements()
+        if measured is not None:
+            columns[measurements_stem(self.request)] = measured
+        return named_files(columns, form)
+
+    def part_stems(self) -> tuple[list[str], str | None]:
+        """Return the names of the tables in a part, and the name of the file with its
+        measurement.
+        """
+        return ([], None) if self.blocks is None else ([*self.blocks.below], self.blocks.stem)
+
+    def tables_of_part(self, files: StoredFiles, node: int, part: Part) -> list[PublishedTable]:
+        """Return the rows of one part."""
+        return [] if self.blocks is None else self.blocks.rows(self.every_table(), node)
+
+    def publish_part(
+        self, files: StoredFiles, node: int, part: Part
+    ) -> tuple[list[PublishedTable], Columns | None]:
+        """Return the rows and the measurement of one part, which follow from those of the whole."""
+        if self.blocks is None:
+            return [], None
+        measured = self.blocks.columns_below(self.noisy, node)
+        return self.blocks.rows(self.every_table(), node), measured
+
+    # --- what is said of it
+
+    def title(self) -> str:
+        """Name the tables by their features, or their number where they are many."""
+        titles = [errors.title for errors in self.cell_errors]
+        return ", ".join(titles) if len(titles) <= _NAMED_TABLES else f"{len(titles)} tables"
+
+    def noisy_lines(self) -> list[str]:
+        """Say how many cells with noise each table has; where tables are many, all together."""
+        tables = self.cell_errors
+        if self.noise.absent and len(tables) == 1:
+            return [f"nothing of {self.title()}: the exact totals fix the whole table"]
+        if len(tables) > FEW_TABLES:
+            cells = sum(table.cells for table in tables)
+            return [f"{len(tables):,} tables, which add up: {cells:,} cells"]
+        shared = len(tables) > 1 and self.depth is None
+        together = ", together with the other tables" if shared else ""
+        lines = []
+        for table in tables:
+            parts = f" in {count_noun(table.parts, 'part')}" if table.parts > 1 else ""
+            lines.append(f"{table.title}: {count_noun(table.cells, 'cell')}{parts}{together}")
+        return lines
+
+    def mechanism_lines(self) -> list[str]:
+        """Say with what noise the tables were measured, for a terminal."""
+        raise NotImplementedError
+
+    def summary_lines(self) -> list[tuple[str, str]]:
+        """Return how wrong the cells of each table are, and the mechanism, for a terminal."""
+        fixed = self.noise.absent and len(self.cell_errors) > 1
+        lines = [] if fixed else error_lines(self.cell_errors)
+        return [*lines, *(("mechanism", line) for line in self.mechanism_lines())]
+
+    def parts_text(self) -> str:
+        """Say how tables were measured part by part."""
+        return (
+            f"Every {self.depth} was measured by itself, from its own records. The measurements of"
+            " all of them were put together, and the tables were estimated and fitted in one piece,"
+            f" as without parts. Each {self.depth} holds its rows. All noise was calibrated to the"
+            " whole, so that there is one guarantee."
+        )
+
+    def fit_notes(self) -> Iterator[str]:
+        """Say which tables may not be the closest ones."""
+        for table in self.every_table():
+            if not table.fitted.optimal and table.fitted.note:
+                yield table.fitted.note
+
+    def parts_section(self) -> Section:
+        """Return the section of tables by parts: how they were measured, and their errors."""
+        first, cells, *errors = HEADINGS
+        rows = []
+        for table in self.cell_errors:
+            name, number, *texts = table.row()
+            rows.append((name, number, f"{table.parts:,}", *texts))
+        return Section(
+            heading=f"Published tables, by {self.depth}",
+            paragraphs=[self.parts_text(), *dict.fromkeys(self.fit_notes()), ERRORS_TEXT],
+            columns=(first, cells, "parts", *errors),
+            rows=rows,
+        )
+
+    def details(self) -> Details:
+        """Say how the tables were measured and fitted."""
+        noise = self.residual_noise()
+        how = f"scale {scale_text(self.noise.scale)}"
+        if noise is not None:
+            how = "exact noise on each residual"
+        if self.depth is not None:
+            return Details(self.title(), f"{how}, part by part")
+        tables = self.every_table()
+        fits = [("Fit", f"{table.fitted.kind}: {table.fitted.method}") for table in tables[:1]]
+        return Details(self.title(), how, tuple(fits) if len(tables) == 1 else ())
+
+    def file_words(self, form: Form | None = None) -> list[tuple[str, str]]:
+        """Say what the files hold: those of the first tables, and the measurements."""
+        titles = {table.name: table_title(table) for table in self.held_tables()}
+        words, left = [], []
+        for file in self.files(form):
+            title = titles.get(file.rpartition(".")[0])
+            if title is None:
+                above = "" if self.depth is None else f" at the depth of {self.depth} and above"
+                measured = f"the measurements of {self.title()}{above}, for statisticians"
+                words.append((file, measured))
+            elif len(words) < _LISTED_TABLES:
+                told = f"the counts of {title}, with estimates and their standard errors"
+                words.append((file, told))
+            else:
+                left.append(file)
+        if left:
+            rest = f"the same of the next table, and so on: {count_noun(len(left), 'file')}"
+            words.insert(_LISTED_TABLES, (left[0], rest))
+        return words
+
+    def missed_totals(self) -> Iterator[str]:
+        """Name the tables that were asked for in whole numbers and have none with all totals."""
+        asked = {table.name for table in self.asked if table.fit is FitKind.integer}
+        for table in self.every_table():
+            if table.name in asked and table.fitted.kind != FitKind.integer:
+                yield misses_totals(table.name)
+            elif table.name in asked and table.counts.dtype.kind != "i":
+                yield f"{NONE_FOUND} {table.name!r}: its counts are real numbers."
+
+    def warnings(self) -> list[str]:
+        """Say which tables miss some of their totals."""
+        return list(self.missed_totals())
+
+    def cautions(self) -> list[str]:
+        """Name tables in many of whose cells noise dominates."""
+        return cautions(self.cell_errors)
 
 
 def mechanism_lines(tables: Sequence[str], mechanism: ResidualMechanism, what: str) -> list[str]:
@@ -108,18 +293,7 @@ def together_words(tables: int) -> str:
     return f"{count_noun(tables, 'table')} from one budget"
 
 
-def summary_lines(product: "PublishedTables") -> list[tuple[str, str]]:
-    """Return how wrong the cells of each table are, and the mechanism, for a terminal."""
-    if product.request.is_single_table:
-        return [*error_lines(product.cell_errors()), ("mechanism", _describe_noise(product))]
-    how = mechanism_lines((), product.noise_of_residuals, together_words(len(product.tables)))
-    lines = [("mechanism", line) for line in how]
-    if not product.noise_of_residuals.sigma2:
-        return lines
-    return [*error_lines(product.cell_errors()), *lines]
-
-
-def sections(product: "PublishedTables", form: Form | None) -> list[Section]:
+def tables_sections(product: "PublishedTables", form: Form | None) -> list[Section]:
     """Return the sections of tables that share a budget: their errors, how they fit together, their
     counts.
 
@@ -139,7 +313,7 @@ def _errors_section(product: "PublishedTables") -> Section:
     """Return the list of tables with their errors."""
     every = len(product.tables)
     rows = []
-    for errors in product.cell_errors()[:LISTED_ROWS]:
+    for errors in product.cell_errors[:LISTED_ROWS]:
         rows.append(errors.row())
     paragraphs = [ERRORS_TEXT]
     paragraphs += more("tables are listed", len(rows), every, "the files")
@@ -290,50 +464,7 @@ def _decomposable_text(product: "PublishedTables") -> str:
     )
 
 
-def details(product: "PublishedTables") -> Details:
-    """Say how tables that share a budget were measured."""
-    if product.request.is_single_table:
-        fitted = product.only.fitted
-        fit = ("Fit", f"{fitted.kind}: {fitted.method}")
-        return Details(title(product), f"scale {scale_text(product.noise.scale)}", (fit,))
-    return Details("the tables that share a budget", "exact noise on each residual")
-
-
-def file_words(product: "PublishedTables", form: Form | None) -> list[tuple[str, str]]:
-    """Say what the files hold: those of the first tables, and the measurements."""
-    if product.request.is_single_table:
-        counts, measured = product.files(form)
-        return [
-            (counts, f"the published counts of {title(product)}, one row per cell"),
-            (measured, f"the measurements of {title(product)} before fitting, for statisticians"),
-        ]
-    *names, measurements = product.files(form)
-    words = []
-    for file, table in zip(names[:_LISTED_TABLES], product.tables, strict=False):
-        words.append(
-            (file, f"the counts of {table_title(table)}, with estimates and their standard errors")
-        )
-    left = names[_LISTED_TABLES:]
-    if left:
-        words.append(
-            (left[0], f"the same of the next table, and so on: {count_noun(len(left), 'file')}")
-        )
-    words.append((measurements, "the measured residuals of all tables, for statisticians"))
-    return words
-
-
-def warnings(product: "PublishedTables") -> list[str]:
-    """Name the tables that were asked for in whole numbers and have none with all totals."""
-    if product.request.is_single_table:
-        table = product.only
-        missed = table.fitted.kind == "integer" and table.counts.dtype.kind != "i"
-        return [f"{NONE_FOUND} {table.name!r}: its counts are real numbers."] if missed else []
-    requested = {table.name for table in product.request.tables if table.fit == "integer"}
-    missing = [table.name for table in product.tables if table.fitted.kind != "integer"]
-    return [misses_totals(name) for name in missing if name in requested]
-
-
-def _describe_noise(result: "PublishedTables") -> str:
+def describe_noise(result: "PublishedTables") -> str:
     """Name the mechanism of one table, and what ordinary differential privacy would need."""
     noise = result.noise
     how = f"{noise.mechanism}, scale {scale_text(noise.scale)}"
@@ -400,22 +531,3 @@ def table_summary(result: "PublishedTables") -> str:
         made += " Every exact total is met up to rounding." if table.fitted.optimal else ""
     fitted = "The counts are fitted to the measurement."
     return f"{how}. {fitted} {made} {table.fitted.note}".strip()
-
-
-def claim_text(result: "PublishedTables") -> str:
-    """Say whether the claim is about the numbers that were drawn: floating-point numbers have no
-    proof.
-    """
-    if result.noisy.dtype.kind != "i":
-        return _FOR_STUDIES
-    return CLAIM_TEXTS[result.noise.claim]
-
-
-def explain_separate_budgets(results: Sequence["PublishedTables"]) -> list[str]:
-    """Say that tables with budgets of their own were measured one by one."""
-    if len(results) < 2:
-        return []
-    return [
-        f"{len(results)} tables were measured one by one, each with a budget of its own: what is"
-        " not exact and occurs in two of them is two numbers."
-    ]

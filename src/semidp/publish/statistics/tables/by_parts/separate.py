@@ -24,7 +24,7 @@ from semidp.promise.progress import Progress, silent
 from semidp.promise.schema.margins import View
 from semidp.promise.schema.schema import Schema, Table
 from semidp.promise.spaces.dataspace import RECORD
-from semidp.publish.results.cells import Columns, Form, PublishedColumns, StoredFiles, named_files
+from semidp.publish.results.cells import Columns, StoredFiles
 from semidp.publish.results.published_table import (
     FitKind,
     Fitted,
@@ -33,11 +33,8 @@ from semidp.publish.results.published_table import (
     StoredFit,
     read_cells,
     refuse_contradiction,
-    tables_by_features,
 )
-from semidp.publish.results.sections import Details, Section
 from semidp.publish.statistics.parts import (
-    BY_PARTS,
     Part,
     Partition,
     PartTable,
@@ -52,7 +49,6 @@ from semidp.publish.statistics.tables.asked import (
     file_stem,
     measurements_stem,
 )
-from semidp.publish.statistics.tables.by_parts import parts_words
 from semidp.publish.statistics.tables.by_parts.cut_tables import (
     CutKind,
     TableBlocks,
@@ -74,11 +70,13 @@ from semidp.publish.statistics.tables.by_parts.separate_fits import (
     fit_views,
     whole_totals,
 )
-from semidp.publish.statistics.tables.error_words import CellErrors, cautions
+from semidp.publish.statistics.tables.error_words import CellErrors, misses_totals
 from semidp.publish.statistics.tables.fitting import exact_totals, fitted_tables
 from semidp.publish.statistics.tables.published import PublishedTables
 
 Floats = NDArray[np.float64]
+_NAMED_PARTS = 5  # in a warning
+_NOTES = 3  # of fits of one table, in a report
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -108,11 +106,6 @@ class SeparateTables(PublishedTables):
     parts: tuple[Part, ...] = field(default=(), repr=False)
 
     @property
-    def list_key(self) -> str:
-        """Key of the list in release.json that holds this result."""
-        return BY_PARTS
-
-    @property
     def schema(self) -> Schema:
         """The features of a record."""
         return self.noise_of_residuals.space.schema
@@ -140,42 +133,61 @@ class SeparateTables(PublishedTables):
 
     # --- what is said of it
 
-    def title(self) -> str:
-        """Name the first tables that reach below the cut."""
-        return parts_words.title(self)
-
-    def noisy_lines(self) -> list[str]:
-        """Say how many cells each table has, in how many parts."""
-        return parts_words.noisy_lines(self)
-
-    def summary_lines(self) -> list[tuple[str, str]]:
-        """Return the errors of each table over all parts, for a terminal."""
-        return parts_words.summary_lines(self)
-
-    def sections(self, form: Form | None = None) -> list[Section]:
-        """Return the section of their errors."""
-        return [parts_words.section(self)]
-
-    def details(self) -> Details:
-        """Say how they were measured."""
-        return Details(self.name, "exact noise on each residual, part by part")
-
-    def file_words(self, form: Form | None = None) -> list[tuple[str, str]]:
-        """Say what the files at the cut hold."""
-        return parts_words.file_words(self, form)
-
-    def warnings(self) -> list[str]:
-        """Name the tables, and the parts, without whole numbers that have all totals."""
-        return parts_words.warnings(self)
-
-    def cautions(self) -> list[str]:
-        """Name tables in many of whose cells noise dominates."""
-        titles = [table.title for table in parts_words.part_errors(self)]
-        return cautions(self.cell_errors(), titles)
-
+    @cached_property
     def cell_errors(self) -> list[CellErrors]:
-        """Return how wrong the cells of each table are, from what the parts tell."""
-        return [table.errors for table in parts_words.part_errors(self)]
+        """How wrong the cells of each table are, from what the parts tell."""
+        overview = {table.name: table for table in self.overview}
+        every = []
+        for asked in self.request.tables:
+            pieces = self._pieces(asked)
+            if asked not in self.tables_below_cut:
+                every.append(CellErrors.from_table(overview[asked.name]))
+                continue
+            cells = self.schema.restrict(asked.features)
+            title = " by ".join(cells.names)
+            every.append(errors_from_parts(asked.name, title, cells.size, pieces))
+        return every
+
+    def _pieces(self, asked: TableRequest) -> list[PartTable]:
+        """What the parts tell of one table."""
+        return [piece for part in self.parts for piece in part.tables if piece.name == asked.name]
+
+    def mechanism_lines(self) -> list[str]:
+        """Say with what noise the tables were measured, for a terminal."""
+        return ["noise on residuals (what each table has beyond its totals), part by part"]
+
+    def parts_text(self) -> str:
+        """Say how tables were measured part by part."""
+        depth = self.depth
+        return (
+            f"Every table was first measured at the depth of {depth} and above. Totals of several"
+            f" parts together were divided between the parts there. Below that depth, each {depth}"
+            " was measured and fitted by itself, from its own records and from these public"
+            " numbers. All noise was calibrated to the whole, so that there is one guarantee. What"
+            f" a finer table counts by {depth} is the sum of its parts."
+        )
+
+    def fit_notes(self) -> Iterator[str]:
+        """Say which tables may not be the closest ones; many parts have the same note."""
+        for asked in self.request.tables:
+            fits = [piece.fitted for piece in self._pieces(asked)]
+            fits += [table.fitted for table in self.overview if table.name == asked.name]
+            notes = dict.fromkeys(fit.note for fit in fits if not fit.optimal and fit.note)
+            yield from list(notes)[:_NOTES]
+
+    def missed_totals(self) -> Iterator[str]:
+        """Name the tables that were asked for in whole numbers and have none with all totals, and
+        in which parts.
+        """
+        above = {table.name: table.fitted for table in self.overview}
+        for asked in fitted_requests(self.request):
+            if asked not in self.tables_below_cut:
+                if above[asked.name].kind != FitKind.integer:
+                    yield misses_totals(asked.name)
+                continue
+            missed = [part for part in self.parts if part.find_fit(asked.name).kind != "integer"]
+            if missed:
+                yield misses_totals(asked.name, f" in {_some_parts(missed)}")
 
     def claim_text(self) -> str:
         """Say whether the claim is about the numbers that were drawn."""
@@ -197,15 +209,9 @@ class SeparateTables(PublishedTables):
             tables.append(below if asked in self.tables_below_cut else overview[asked.name])
         return replace(self, parts=partition.parts, tables=tuple(tables))
 
-    def columns_by_name(self) -> dict[str, PublishedColumns]:
-        """Return every table by its name, with those at the cut that nobody asked for."""
-        every: dict[str, PublishedColumns] = {table.name: table for table in self.overview}
-        return every | {table.name: table for table in self.tables}
-
-    def by_features(self) -> dict[tuple[str, ...], PublishedColumns]:
-        """Return every table by its features."""
-        # A table that was asked for comes last, and takes the place of its overview.
-        return tables_by_features((*self.overview, *self.tables))
+    @property
+    def _overview(self) -> tuple[PublishedTable, ...]:
+        return self.overview
 
     def part_stems(self) -> tuple[list[str], str]:
         """Return the names of the tables in a part, and the name of the file with its
@@ -213,14 +219,9 @@ class SeparateTables(PublishedTables):
         """
         return [table.name for table in self.tables_below_cut], measurements_stem(self.request)
 
-    def files(self, form: Form | None = None) -> dict[str, Columns]:
-        """Return a file for each table at the cut, and the residuals that were measured there and
-        above.
-        """
-        columns = {table.name: table.columns() for table in self.overview}
-        stem = measurements_stem(self.request)
-        columns[stem] = residual_columns(self.mechanism_above_cut, self.noisy)
-        return named_files(columns, form)
+    def measurements(self) -> Columns:
+        """Return the residuals that were measured at the cut and above."""
+        return residual_columns(self.mechanism_above_cut, self.noisy)
 
     def to_json(self) -> dict[str, Any]:
         """Return everything but the cells and the parts, as plain values."""
@@ -405,6 +406,27 @@ class SeparateTables(PublishedTables):
         asked = {table.name for table in self.request.tables}
         every = (*map(PartTable.from_table, self.overview), *below)
         return math.sqrt(sum(table.variance for table in every if table.name in asked))
+
+
+def errors_from_parts(name: str, title: str, size: int, pieces: Sequence[PartTable]) -> CellErrors:
+    """Return the errors of a table, from what its parts state."""
+    noisy = sum(piece.cells.noisy for piece in pieces)
+    smallest = [piece.cells.smallest_standard_error for piece in pieces if piece.cells.noisy]
+    variance = sum(piece.variance for piece in pieces)
+    errors = {
+        "standard_error": math.sqrt(variance / max(noisy, 1)),
+        "smallest": min(smallest, default=0.0),
+        "largest": max(piece.largest_standard_error for piece in pieces),
+    }
+    dominated = sum(piece.cells.dominated for piece in pieces)
+    return CellErrors(name, size, errors, dominated, noisy, title, len(pieces))
+
+
+def _some_parts(parts: Sequence[Part]) -> str:
+    names = [" · ".join(part.path) for part in parts[:_NAMED_PARTS]]
+    left = len(parts) - _NAMED_PARTS
+    more_parts = f" and {left:,} more parts" if left > 0 else ""
+    return ", ".join(names) + more_parts
 
 
 def begin_separate(
