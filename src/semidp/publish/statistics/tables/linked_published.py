@@ -141,7 +141,7 @@ class PublishedLinked(PublishedCells):
 
     def mechanism_lines(self) -> list[str]:
         """Say with what noise the tables were measured, for a terminal."""
-        return linked_words.noise_lines(self.mechanism, len(self.tables))
+        return linked_words.noise_lines(self.mechanism, self.tables)
 
     def summary_lines(self) -> list[tuple[str, str]]:
         """Return the errors of each table, and whether both kinds agree, for a terminal."""

@@ -278,7 +278,7 @@ class LinkedTablesRequest(Request):
         """Say with what noise the tables would be measured."""
         assert isinstance(mechanism, LinkedMechanism)
         lines = [f"{one.name}: {one.line()}, {count_noun(one.cells, 'cell')}" for one in foreseen]
-        return [*noise_lines(mechanism, len(foreseen)), *lines]
+        return [*noise_lines(mechanism, foreseen), *lines]
 
     def noise_json(self, mechanism: Mechanism, foreseen: Sequence[Any]) -> dict[str, Any]:
         """Return the same as plain values."""

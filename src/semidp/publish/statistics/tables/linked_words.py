@@ -82,11 +82,11 @@ def _root(errors: Floats) -> float:
     return float(np.sqrt((errors**2).mean())) if errors.size else 0.0
 
 
-def noise_lines(mechanism: LinkedMechanism, tables: int) -> list[str]:
-    """Say with what noise so many linked tables are measured."""
+def noise_lines(mechanism: LinkedMechanism, foreseen: Sequence[Any]) -> list[str]:
+    """Say with what noise linked tables are measured."""
     share = float(mechanism.members.precision / mechanism.precision) if mechanism.precision else 0.0
     return [
-        f"{mechanism.name} for {tables} tables from one budget, {mechanism.claim} claim; "
+        f"{mechanism.name} for {len(foreseen)} tables from one budget, {mechanism.claim} claim; "
         f"{share:.0%} of it for members"
     ]
 

@@ -202,12 +202,12 @@ class PublishedTables(PublishedCells):
     @classmethod
     def said_of_several(cls, results: "Sequence[PublishedTables]") -> list[str]:
         """Say that tables with budgets of their own were measured one by one."""
-        alone = [result for result in results if result.list_key == ALONE]
-        if len(alone) < 2:
+        results = [result for result in results if result.list_key == ALONE]
+        if len(results) < 2:
             return []
         return [
-            f"{len(alone)} tables were measured one by one, each with a budget of its own: what is"
-            " not exact and occurs in two of them is two numbers."
+            f"{len(results)} tables were measured one by one, each with a budget of its own: what"
+            " is not exact and occurs in two of them is two numbers."
         ]
 
     # --- computed again

@@ -151,7 +151,8 @@ class PublishedCells(Published):
     def title(self) -> str:
         """Name the tables by their features, or their number where they are many."""
         titles = [errors.title for errors in self.cell_errors]
-        return ", ".join(titles) if len(titles) <= _NAMED_TABLES else f"{len(titles)} tables"
+        few = len(titles) <= _NAMED_TABLES
+        return ", ".join(titles) if few else count_noun(len(titles), "table")
 
     def noisy_lines(self) -> list[str]:
         """Say how many cells with noise each table has; where tables are many, all together."""
