@@ -43,7 +43,7 @@ from semidp.publish.statistics.outcomes.population import (
     SampledMeans,
     rate_ends,
 )
-from semidp.publish.statistics.quantiles.published import GroupQuantiles
+from semidp.publish.statistics.quantiles.kind import GroupQuantiles
 from semidp.publish.statistics.regression.linear import LinearFit, Moments, regression_mechanism
 from semidp.publish.statistics.regression.logistic import LogisticFit
 from semidp.publish.statistics.regression.routes import route_values

@@ -15,8 +15,7 @@ from semidp.inference.area_sums import AreaRow, area_intervals
 from semidp.inference.models import model
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.tradeoff.budget import Budget
-from semidp.publish.linked_mechanism import LinkedMechanism
-from semidp.publish.statistics.tables.linked_intervals import LinkedIntervals
+from semidp.publish.linked_mechanism import LinkedIntervals, LinkedMechanism
 from tests.linked.test_agreement import CASES, linked
 from tests.linked.test_release import TABLES, plan_of, released
 from tests.sum_errors import error_of_sum
@@ -171,7 +170,7 @@ def test_hidden_steps_give_the_intervals_of_the_law(monkeypatch):
         intervals.compute_half_widths(number, variance)
         for number, variance in enumerate(variances_of(mechanism))
     ]
-    monkeypatch.setattr("semidp.publish.statistics.tables.linked_intervals._NEAR", 0.0)
+    monkeypatch.setattr("semidp.publish.linked_mechanism._NEAR", 0.0)
     compared = 0
     for close, number in zip(hidden, range(len(hidden)), strict=True):
         by_law = intervals.compute_half_widths(number, variances_of(mechanism)[number])
@@ -189,7 +188,7 @@ def test_a_wide_tree_has_bounds_instead_of_laws(monkeypatch):
         LinkedIntervals(mechanism).compute_half_widths(number, variance)
         for number, variance in enumerate(variances)
     ]
-    monkeypatch.setattr("semidp.publish.statistics.tables.linked_intervals._MOST_LAWS", 0)
+    monkeypatch.setattr("semidp.publish.linked_mechanism._MOST_LAWS", 0)
     wider = [
         LinkedIntervals(mechanism).compute_half_widths(number, variance)
         for number, variance in enumerate(variances)

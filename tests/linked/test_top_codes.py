@@ -15,6 +15,7 @@ from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.tradeoff.budget import Budget
 from semidp.publish.linked_mechanism import (
     CodedNoise,
+    LinkedIntervals,
     LinkedMechanism,
     published_variances,
     size_place,
@@ -22,7 +23,6 @@ from semidp.publish.linked_mechanism import (
 from semidp.publish.plan import Plan
 from semidp.publish.recheck import recheck
 from semidp.publish.size_agreement import TopCode
-from semidp.publish.statistics.tables.linked_intervals import LinkedIntervals
 from tests.linked import test_quarters
 from tests.linked.test_agreement import CASES, linked
 from tests.linked.test_command import ASKED, command, files  # noqa: F401
@@ -87,7 +87,7 @@ def test_errors_of_coded_cells_are_those_of_sums_over_sizes(name):
 @pytest.mark.parametrize("name", ["states exact", "quarters, both exact"])
 @pytest.mark.parametrize("rho", [1, 6000])
 def test_intervals_of_the_last_level_cover(name, way, rho, monkeypatch):
-    intervals = "semidp.publish.statistics.tables.linked_intervals"
+    intervals = "semidp.publish.linked_mechanism"
     # a normal law as near as may be, the law of each sum, or a bound of its tails
     monkeypatch.setattr(f"{intervals}._NEAR", np.inf if way == "near" else 0.0)
     if way == "tail":

@@ -19,7 +19,7 @@ from semidp.inference.independence import Independence
 from semidp.inference.measured import table_features
 from semidp.promise.noise.randomness import Randomness
 from semidp.publish.plotting import Figure, drawing
-from semidp.publish.results.sections import Section
+from semidp.publish.results.grids import Section
 from semidp.publish.results.texts import p_value_text
 from semidp.publish.written_values import check_level
 

@@ -12,7 +12,7 @@ from semidp.promise.guarantee import Scope
 from semidp.promise.spaces.dataspace import Dataspace
 from semidp.promise.spaces.linked import LinkedDataspace
 from semidp.publish.plotting import ORANGE, Figure, drawing, flatten_table
-from semidp.publish.results.sections import Section
+from semidp.publish.results.grids import Section
 
 HEADING = "What the exact totals give away"
 _ABOUT = (

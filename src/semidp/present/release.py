@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from semidp.inference.measured import Cells
     from semidp.inference.records.synthetic import SyntheticRecords
     from semidp.publish.results.cells import StoredFiles
-    from semidp.publish.results.sections import Section
+    from semidp.publish.results.grids import Section
     from semidp.publish.statistics.recheck_findings import Findings
 
 

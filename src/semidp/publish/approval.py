@@ -19,9 +19,9 @@ from semidp.promise.files import replace_file
 from semidp.promise.guarantee import Scope
 from semidp.promise.spaces.dataspace import Dataspace
 from semidp.publish.budgets import best_answered, calibrate_separately, solve_target_errors
-from semidp.publish.exact_totals import exact_totals
 from semidp.publish.level_bins import Microdata
 from semidp.publish.plan import Plan
+from semidp.publish.results.published_table import exact_totals
 from semidp.publish.settings import Given, list_file_settings
 from semidp.publish.signing import Signer, verify_file
 

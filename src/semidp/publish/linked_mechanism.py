@@ -11,16 +11,28 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
 
 from semidp.promise.mechanisms.linked_noise import LinkedNoise
 from semidp.promise.mechanisms.mechanism import cell_weights
 from semidp.promise.mechanisms.residual_laws import SharedNoise
+from semidp.promise.mechanisms.residual_noise import ResidualMechanism
 from semidp.promise.noise.distributions import CountNoise, joined_laws
 from semidp.promise.noise.randomness import Randomness
 from semidp.promise.schema.margins import Floats, View, list_axes
-from semidp.promise.sensitivity.linked_products import LinkedSpace
-from semidp.publish.size_agreement import SizeAgreement, TopCode, assemble_tables
+from semidp.promise.sensitivity.linked_products import KindSpace, LinkedSpace
+from semidp.promise.spaces.linked import UNIT
+from semidp.publish.half_widths import sum_terms
+from semidp.publish.noise_sums import LEVEL, half_width
+from semidp.publish.size_agreement import (
+    Agreement,
+    LevelResidual,
+    SizeAgreement,
+    TopCode,
+    along_size,
+    assemble_tables,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,3 +193,335 @@ def published_variances(mechanism: LinkedMechanism, code: TopCode | None) -> lis
         else:
             variances.append(code.take_levels(agreement.unit_variances(number, code), axis))
     return variances
+
+
+_NEAR = 0.03  # a normal law this close, in standard deviations, takes the place of the law itself
+# σ² of noise, in squares of its step, from which on a normal number hides the steps of another
+_WIDE = 3.0
+_HIDDEN = 1e-5  # by which all hidden steps together raise a tail at most, up to ten million of them
+_MOST_LAWS = 40  # different cells whose own laws are computed
+# of the standard deviation: intervals are up to a hundredth wider than they need be
+_SMOOTHING = 2e-3
+_NOTHING = 1e-12  # a weight that floating point has left where there is none
+_TAIL = math.sqrt(8 * math.log(2 / (1 - LEVEL)))  # P(|S| > h) <= 2 exp(-h²/8V) for both laws
+
+
+@dataclass(frozen=True, eq=False)
+class LinkedIntervals:
+    """The half-widths of the cells of linked tables; see `compute_half_widths`.
+
+    Parameters
+    ----------
+    mechanism
+        How both kinds were measured, and how they agree.
+    code
+        How the sizes of a table are published, if not each by itself: every size from the top on
+        then has the half-width of the last level.
+    """
+
+    mechanism: LinkedMechanism
+    code: TopCode | None = None
+
+    def compute_half_widths(self, number: int, variance: Floats) -> Floats:
+        """Return the half-width of the 95% interval of each cell of a table.
+
+        Parameters
+        ----------
+        number
+            Which table, those of members first.
+        variance
+            The variances of its cells once both kinds agree.
+        """
+        first = len(self.mechanism.space.members.views)
+        which, place = 0, number
+        if number >= first:
+            which, place = 1, number - first
+        kind = self.mechanism.space.kinds[which]
+        view = kind.views[place]
+        errors = kind.trim(np.sqrt(variance), view)
+        spread = np.asarray(errors, dtype=np.float64)
+        distance = self._distance(which, view)
+        distance = self._smooth_distances(which, view, distance)
+        # Hidden steps may raise a tail by this factor, so that a little less may be missed.
+        missed = (1 - LEVEL) / (1 + _HIDDEN)
+        quantile = float(scipy.special.ndtri(1 - missed / 2))
+        widths = quantile * spread + distance
+        is_near = distance <= _NEAR * spread
+        if ((spread > 0) & ~is_near).any():
+            space = self.mechanism.space
+            alike = []
+            for axis in list_axes(view):
+                alike.append(alike_nodes(space, kind, axis, view[axis], self.code))
+            if math.prod(len(firsts) for firsts, _ in alike) <= _MOST_LAWS:
+                widths = self._compute_law_half_widths(number, kind, view, alike)
+            else:
+                widths = np.minimum(widths, _TAIL * self._bounded_spread(which, view))
+        return kind.restore_full_table(np.where(spread > 0, widths, 0.0), view)
+
+    def _compute_law_half_widths(
+        self,
+        number: int,
+        kind: KindSpace,
+        view: View,
+        alike: list[tuple[NDArray[np.intp], NDArray[np.intp]]],
+    ) -> Floats:
+        """Half-widths of a table from the law of the noise, computed for one cell of each group."""
+        laws, numbers = self.mechanism.entry_laws
+        widths = np.zeros([len(firsts) for firsts, _ in alike])
+        for sort in np.ndindex(widths.shape):
+            unit = np.zeros(kind.residuals.shape(view))
+            by_feature = zip(alike, sort, strict=True)
+            cell = [firsts[place] for (firsts, _), place in by_feature]
+            unit[self._select_summed_cells(view, cell)] = 1.0
+            row = self.mechanism.combination({number: kind.restore_full_table(unit, view)})
+            row[np.abs(row) * self.mechanism.entry_scales < _NOTHING] = 0.0
+            widths[sort] = half_width(sum_terms(row, laws, numbers), LEVEL, _SMOOTHING)
+        return widths[np.ix_(*(sorts for _, sorts in alike))]
+
+    def _select_summed_cells(self, view: View, cell: Sequence[int]) -> tuple[int | slice, ...]:
+        """Cells by single size whose sum is a published cell."""
+        places: list[int | slice] = [*cell]
+        axis = self.mechanism.space.dataspace.size_axis
+        if self.code is not None and axis is not None:
+            place = list_axes(view).index(axis)
+            if cell[place] == self.code.place:
+                places[place] = slice(self.code.place, None)
+        return tuple(places)
+
+    def _compute_weight_ratio(
+        self, view: View, small: View, by_size: float, without: float
+    ) -> "Floats | float":
+        """Ratio of the weights of a top-coded cell on a residual to those of a single size: for
+        residuals by size, and for others.
+        """
+        if self.code is None:
+            return 1.0
+        public = self.mechanism.space.dataspace
+        factor = by_size if public.size_axis in list_axes(small) else without
+        return along_size(public, view, self.code.factors(factor))
+
+    @property
+    def _top_size_count(self) -> float:
+        return 1.0 if self.code is None else float(self.code.top_size_count)
+
+    @property
+    def _own_factor(self) -> float:
+        return 1.0 if self.code is None else self.code.own_factor
+
+    def _factor(self, view: View, small: View, power: int) -> "Floats | float":
+        """The ratio of `_grown` for sums of absolute weights (power 1) or of squared weights (power
+        2).
+        """
+        by_size = 1.0 if self.code is None else self.code.spread_factor
+        return self._compute_weight_ratio(view, small, by_size, self._top_size_count**power)
+
+    def _distance(self, which: int, view: View) -> Floats:
+        """Largest distance of each cell's error from a normal number; infinite where some noise is
+        too coarse to be near one.
+        """
+        kind = self.mechanism.space.kinds[which]
+        part = self.mechanism.parts[which]
+        total = np.zeros(kind.residuals.shape(view))
+        for small in kind.inside[kind.views.index(view)]:
+            moved = kind.residuals.spread(_bound_normal_distance(part, small), small, view)
+            total = total + _times(moved, self._factor(view, small, 1))
+        for equation in self.mechanism.agreement.find_equations(view, which):
+            gap = self._moved_gap(equation)
+            total = total + self._spread_correction(which, equation, view, gap, 1)
+        return total
+
+    def _smooth_distances(self, which: int, view: View, distance: Floats) -> Floats:
+        """Smaller distances for discrete noise: only one number is moved, and beside it the others
+        are taken as normal.
+
+        Let X be discrete Gaussian of variance σ² and N normal of variance τ², both in squares of
+        the step of X. By Poisson's formula the density of N + X is that of a normal number of
+        variance σ² + τ² times at most ``1 + 2.1 exp(-2π²s²)``, ``s² = σ²τ²/(σ² + τ²)``; from σ², τ²
+        >= 3 on that is 1 + 3e-13. So one number is moved to a normal one by at most its step, and
+        all others only make that one wider.
+        """
+        kind = self.mechanism.space.kinds[which]
+        part = self.mechanism.parts[which]
+        equations = self.mechanism.agreement.find_equations(view, which)
+        in_equations = [(term.kind, term.view) for each in equations for term in each.terms]
+        inside = kind.inside[kind.views.index(view)]
+        squares = []
+        for one, small in (*((which, small) for small in inside), *in_equations):
+            squares.append(_least_square(self.mechanism.parts[one], small))
+        if part.law != "discrete" or any(square < _WIDE for square in squares):
+            return distance
+        largest = np.zeros(kind.residuals.shape(view))
+        for small in inside:
+            steps = 1 / kind.residuals.scale(small)
+            weights = kind.residuals.spread(steps, small, view)
+            grown = self._compute_weight_ratio(view, small, 1, self._top_size_count)
+            largest = np.maximum(largest, weights * grown)
+        for equation in equations:
+            gap = self._largest_gap(equation)
+            largest = largest + self._spread_correction(which, equation, view, gap, 1)
+        for small in inside:
+            # the entry of the cell itself, uncorrected, has the weight 1 - 1/c along every feature
+            if (which, small) in in_equations:
+                continue
+            ones = np.ones(kind.residuals.shape(small))
+            shares = _per_entry(part, small, ones, 1.0)
+            deviation = math.sqrt(float(part.sigma2[small]))
+            errors = kind.residuals.spread(shares * deviation, small, view)
+            steps = shares / kind.residuals.scale(small)
+            weight = kind.residuals.spread(steps, small, view)
+            grown = self._compute_weight_ratio(view, small, self._own_factor, self._top_size_count)
+            errors, weight = errors * grown, weight * grown
+            hides = (errors >= math.sqrt(_WIDE) * largest) & (weight > 0)
+            distance = np.where(hides, np.minimum(weight, distance), distance)
+        return distance
+
+    def _largest_gap(self, equation: Agreement) -> Floats:
+        """Largest weight of one number in the gap between members and units."""
+        largest = np.zeros(())
+        for term in equation.terms:
+            residuals = self.mechanism.parts[term.kind].space.residuals
+            steps = 1 / residuals.scale(term.view)
+            weights = term.by_entry(steps) * np.abs(term.coefficients)
+            if isinstance(term, LevelResidual):
+                weights = weights.max(axis=-1)
+            largest = np.maximum(largest, weights)
+        return np.asarray(largest)
+
+    def _moved_gap(self, equation: Agreement) -> Floats:
+        """Largest distance of the gap between members and units from a normal number, for each
+        entry.
+        """
+        moved = np.zeros(())
+        for term in equation.terms:
+            part = self.mechanism.parts[term.kind]
+            of_term = term.by_entry(_bound_normal_distance(part, term.view))
+            weighted = _times(of_term, np.abs(term.coefficients))
+            if isinstance(term, LevelResidual):
+                weighted = weighted.sum(axis=-1)
+            moved = moved + weighted
+        return np.asarray(moved)
+
+    def _bounded_spread(self, which: int, view: View) -> Floats:
+        """Bound on the root of ``Σ weight² σ²`` for each cell: that of its own kind, plus those of
+        the corrections.
+        """
+        kind = self.mechanism.space.kinds[which]
+        part = self.mechanism.parts[which]
+        square = np.zeros(kind.residuals.shape(view))
+        for small in kind.inside[kind.views.index(view)]:
+            squares = kind.residuals.spread(_squares(part, small), small, view, power=2)
+            square = square + squares * self._factor(view, small, 2)
+        total = np.sqrt(square)
+        for equation in self.mechanism.agreement.find_equations(view, which):
+            corrected = self._spread_correction(
+                which, equation, view, self._square_gap(equation), 2
+            )
+            total = total + np.sqrt(corrected)
+        return total
+
+    def _square_gap(self, equation: Agreement) -> Floats:
+        """``Σ weight² σ²`` of the gap between members and units. Coefficients of levels add up to
+        zero.
+        """
+        squares = np.zeros(())
+        for term in equation.terms:
+            part = self.mechanism.parts[term.kind]
+            residuals, entries = part.space.residuals, equation.entries(term.kind)
+            coefficients = float((term.coefficients**2).sum())
+            square = float(part.sigma2.get(term.view, 0)) * coefficients
+            variances = np.full(residuals.shape(entries), square)
+            squares = squares + residuals.centred_variance(entries, variances)
+        return np.asarray(squares)
+
+    def _spread_correction(
+        self, which: int, equation: Agreement, view: View, gap: Floats, power: int
+    ) -> Floats:
+        """Part of a gap that the cells of a table get by its correction: shares, or squared
+        shares.
+        """
+        residuals = self.mechanism.space.kinds[which].residuals
+        shares, by_level = self.mechanism.agreement.shares(equation, which, view, self.code)
+        sizes = np.abs(shares) ** power
+        if by_level is None:
+            return residuals.spread(_times(gap, sizes), equation.entries(which), view, power)
+        by_entry = _times(gap[..., None], sizes)
+        values = np.moveaxis(by_entry, -1, by_level.place)
+        return residuals.spread(values, by_level.view, view, power)
+
+
+def alike_nodes(
+    space: LinkedSpace, kind: KindSpace, axis: int, depth: int, code: TopCode | None = None
+) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Group the nodes of a feature whose cells have one law: the first node of each group, and the
+    group of every node.
+
+    Cells share a law if their nodes have as many siblings at every depth; every size, and every
+    kind of quarters, has its own.
+    """
+    families = kind.residuals.families(axis, depth)
+    public = space.dataspace
+    home = None if public.home is None else public.home[0]
+    own_law = public.size_axis if kind.counted == UNIT else home
+    if axis == own_law:
+        families = np.arange(families.shape[1])[None, :]
+        if code is not None:
+            families = np.minimum(families, code.place)
+    _, firsts, sorts = np.unique(families, axis=1, return_index=True, return_inverse=True)
+    return firsts, sorts.ravel()
+
+
+def _times(values: Floats, shares: "Floats | float") -> Floats:
+    """Product of values and shares; zero where the share is zero, even if the value is infinite."""
+    kept = np.asarray(shares) > 0
+    return np.asarray(np.where(kept, values, 0.0) * shares)
+
+
+def _bound_normal_distance(part: ResidualMechanism, view: View) -> Floats:
+    """Largest distance of each centred entry of a residual from a normal number:
+    ``Σ |weight| d / scale``.
+    """
+    residuals = part.space.residuals
+    shape = residuals.shape(view)
+    if view not in part.sigma2:
+        return np.zeros(shape)
+    laws, which = part.samplers
+    numbers = np.unique(which[part.space.parts[view]])
+    distances = []
+    for number in numbers:
+        near = laws[number].near_normal
+        distances.append(math.inf if near is None else near[1])
+    distance = max(distances)
+    # 1 - 1/c on the entry itself, 1/c on each of its c - 1 siblings; an only child has no noise
+    return _per_entry(part, view, distance / residuals.scale(view), 2.0)
+
+
+def _per_entry(part: ResidualMechanism, view: View, values: Floats, factor: float) -> Floats:
+    """Values multiplied by ``factor (1 - 1/c)`` along every feature."""
+    residuals = part.space.residuals
+    result = values
+    for place, axis in enumerate(list_axes(view)):
+        siblings = residuals.siblings(axis, view[axis]).astype(float)
+        shape = [1] * values.ndim
+        shape[place] = -1
+        along = siblings.reshape(shape)
+        result = _times(result, factor * (1 - 1 / along))
+    return np.asarray(result)
+
+
+def _least_square(part: ResidualMechanism, view: View) -> float:
+    """The least σ² of the whole-number noise of a residual; infinite where there is none."""
+    if view not in part.sigma2:
+        return math.inf
+    # in squares of the step of the noise
+    scale = int(part.space.residuals.scale(view).min())
+    return float(part.sigma2[view] * scale**2)
+
+
+def _squares(part: ResidualMechanism, view: View) -> Floats:
+    """``Σ weight² σ²`` of each centred entry of a residual."""
+    residuals = part.space.residuals
+    if view not in part.sigma2:
+        return np.zeros(residuals.shape(view))
+    square = float(part.sigma2[view])
+    variances = np.full(residuals.shape(view), square)
+    return residuals.centred_variance(view, variances)

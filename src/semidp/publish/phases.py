@@ -37,9 +37,10 @@ from semidp.publish.level_bins import (
 )
 from semidp.publish.pipeline import Prepared, RunOptions, calibrate
 from semidp.publish.plan import Plan
+from semidp.publish.results.published_table import file_stem
 from semidp.publish.sources.reader import Reader
 from semidp.publish.statistics.protocol.requests import Request
-from semidp.publish.statistics.tables.asked import TableRequest, file_stem
+from semidp.publish.statistics.tables.asked import TableRequest
 from semidp.publish.statistics.tables.request import TablesRequest
 from semidp.publish.survey import public_scope
 

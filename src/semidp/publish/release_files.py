@@ -26,7 +26,6 @@ from semidp.promise.spaces.adjacency import Adjacency
 from semidp.promise.spaces.dataspace import Dataspace
 from semidp.promise.spaces.linked import datasets_from_json
 from semidp.promise.tradeoff.composition import tradeoff_from_json
-from semidp.publish.exact_totals import ExactTotals, exact_totals
 from semidp.publish.folders import discard_unfinished, new_folder
 from semidp.publish.measured_results import publish, read_measurements
 from semidp.publish.plan import Plan
@@ -39,9 +38,9 @@ from semidp.publish.presentation import (
 )
 from semidp.publish.release_value import SOURCES, ReleaseValue
 from semidp.publish.results.cells import METADATA, Columns, Form, StoredFiles, csvw, form_named
+from semidp.publish.results.grids import Section
 from semidp.publish.results.place_maps import MAP, PlaceMap
-from semidp.publish.results.published_table import Contradiction
-from semidp.publish.results.sections import Section
+from semidp.publish.results.published_table import Contradiction, ExactTotals, exact_totals
 from semidp.publish.sdmx import STRUCTURE, SdmxFiles
 from semidp.publish.signing import SIGNATURE, SUMS
 from semidp.publish.statistics.parts import (

@@ -21,7 +21,6 @@ from semidp.promise.mechanisms.branch_noise import Cut
 from semidp.promise.schema.margins import maximal
 from semidp.promise.schema.schema import Schema, refuse_cells
 from semidp.promise.spaces.dataspace import Dataspace
-from semidp.publish.exact_totals import exact_totals
 from semidp.publish.fitting.tables import is_fitted_by_flow
 from semidp.publish.plan import Plan
 from semidp.publish.plotting import is_drawn
@@ -29,6 +28,7 @@ from semidp.publish.presentation import AS_USUAL, Presentation, refuse_rows
 from semidp.publish.results.cells import TABLE_NUMBERS, Form, choose_form
 from semidp.publish.results.grids import FOLDED_CELLS
 from semidp.publish.results.place_maps import PlaceMap
+from semidp.publish.results.published_table import exact_totals
 from semidp.publish.sources.reader import reads_jointly
 
 READING_BYTES = 300 * 10**6  # the process while DuckDB reads; it ends before tables are fitted

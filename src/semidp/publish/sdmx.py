@@ -18,11 +18,10 @@ from xml.etree import ElementTree
 import numpy as np
 from numpy.typing import NDArray
 
-from semidp.publish.exact_totals import exact_totals
 from semidp.publish.release_value import ReleaseValue
 from semidp.publish.results.cells import Columns
 from semidp.publish.results.columns import Labels
-from semidp.publish.results.published_table import PublishedTable
+from semidp.publish.results.published_table import PublishedTable, exact_totals
 from semidp.publish.results.role_columns import Role, Sheet
 
 STRUCTURE = "sdmx-structure.xml"

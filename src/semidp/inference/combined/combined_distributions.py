@@ -54,8 +54,8 @@ from semidp.publish.statistics.distribution.published import (
     distribution_sheets,
     distribution_title,
 )
+from semidp.publish.statistics.outcomes.groups import clipped_text
 from semidp.publish.statistics.outcomes.noise_law import entry_noise_law
-from semidp.publish.statistics.outcomes.words import clipped_text
 from semidp.publish.statistics.protocol.results import Noise, Published
 from semidp.publish.statistics.protocol.statistic import PublishedStatistic, Sentences
 

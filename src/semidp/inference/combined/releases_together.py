@@ -45,13 +45,13 @@ from semidp.publish.recheck_results import check_fits
 from semidp.publish.release_files import ReleaseFiles
 from semidp.publish.release_value import ReleaseValue
 from semidp.publish.results.cells import Columns, Form, PublishedColumns, StoredFiles, named_files
+from semidp.publish.results.grids import LISTED_ROWS, Details, Section, first_cells, table_title
 from semidp.publish.results.published_table import (
     Fitted,
     FittedTable,
     PublishedTable,
     tables_by_features,
 )
-from semidp.publish.results.sections import LISTED_ROWS, Details, Section, first_cells, table_title
 from semidp.publish.results.texts import error_text, more
 from semidp.publish.statistics.protocol.results import Noise, Published
 from semidp.publish.statistics.recheck_findings import Findings, close, differences, short

@@ -51,11 +51,10 @@ from semidp.promise.sensitivity.products import ProductSpace
 from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.dataspace import Dataspace
 from semidp.promise.spaces.linked import MEMBER, UNIT, Link, LinkedDataspace, linked_adjacency
-from semidp.publish.linked_mechanism import LinkedMechanism
+from semidp.publish.linked_mechanism import LinkedMechanism, alike_nodes
 from semidp.publish.results.published_table import FitKind, Fitted
 from semidp.publish.size_agreement import assemble_tables
 from semidp.publish.statistics.tables.linked_fitting import fitted_kinds, refuse_unfitted
-from semidp.publish.statistics.tables.linked_intervals import alike_nodes
 
 if TYPE_CHECKING:
     from semidp.publish.release_value import ReleaseValue

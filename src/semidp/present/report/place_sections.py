@@ -11,8 +11,8 @@ import numpy as np
 from semidp.publish.plotting import BLUE, GREY, Figure, drawing, grouped_ticks, svg
 from semidp.publish.release_files import ReleaseFiles
 from semidp.publish.results.cells import Columns
+from semidp.publish.results.grids import Section
 from semidp.publish.results.place_maps import PlaceMap
-from semidp.publish.results.sections import Section
 from semidp.publish.statistics.protocol.results import Published
 
 _MOST_BARS = 60

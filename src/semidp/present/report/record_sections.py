@@ -2,7 +2,7 @@
 
 from semidp.inference.records.record_errors import RecordErrors, estimate_errors
 from semidp.publish.release_files import ReleaseFiles
-from semidp.publish.results.sections import Section
+from semidp.publish.results.grids import Section
 
 _LISTED = 12  # pairs in the list, those of the largest error first
 _NAMED = 8  # weak pairs that are named

@@ -21,7 +21,7 @@ from semidp.promise.guarantee import Scope
 from semidp.publish.plotting import svg, tradeoff_plot
 from semidp.publish.presentation import report_words
 from semidp.publish.release_files import ReleaseFiles
-from semidp.publish.results.sections import LISTED_ROWS, Section, first_cells
+from semidp.publish.results.grids import LISTED_ROWS, Section, first_cells
 from semidp.publish.results.texts import more, name_tradeoff
 from semidp.publish.statistics.protocol.results import Published
 

@@ -8,14 +8,17 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise, product
-from typing import Any, Protocol
+from typing import Any
+from urllib.parse import quote
 
 import numpy as np
 from numpy.typing import NDArray
 
 from semidp.promise.schema.features import Feature
-from semidp.promise.schema.schema import Schema
-from semidp.promise.spaces.dataspace import Dataspace, Margin
+from semidp.promise.spaces.dataspace import Datasets, Dataspace, Margin
+from semidp.promise.spaces.linked import UNIT
+from semidp.publish.results.cells import Form
+from semidp.publish.results.published_table import PublishedTable
 from semidp.publish.results.texts import count_text, error_text
 
 SHOWN_CELLS = 600  # beyond this many cells numbers help nobody, and a picture must do
@@ -24,26 +27,6 @@ FOLDED_CELLS = 20_000
 _UNFOLDED_CELLS = 120
 _LISTED_NODES = 20_000  # of a larger table, over all of its parts
 _ACROSS = 12  # columns that a page holds side by side
-
-
-class CountedCells(Protocol):
-    """A table of published counts, a number a cell, with the errors of their estimates."""
-
-    @property
-    def schema(self) -> Schema:
-        """The features and their levels."""
-
-    @property
-    def counts(self) -> NDArray[Any]:
-        """What is published."""
-
-    @property
-    def standard_errors(self) -> NDArray[np.float64]:
-        """The standard errors of the estimates."""
-
-    @property
-    def half_widths(self) -> NDArray[np.float64] | None:
-        """The half-widths of 95% intervals; None for large tables."""
 
 
 @dataclass(frozen=True)
@@ -153,7 +136,7 @@ class _Sums:
         return Total(count_text(count), is_public and self.public.publishes(Margin(*sorted(names))))
 
 
-def grid(table: CountedCells, public: Dataspace) -> CellGrid | None:
+def grid(table: PublishedTable, public: Dataspace) -> CellGrid | None:
     """Lay out a published table with one feature across and the others down the side; None where it
     is too large.
 
@@ -167,7 +150,7 @@ def grid(table: CountedCells, public: Dataspace) -> CellGrid | None:
     return _laid_out(features, _numbers(table), _Sums(public, names))
 
 
-def branches(table: CountedCells, public: Dataspace) -> tuple[Branch, ...]:
+def branches(table: PublishedTable, public: Dataspace) -> tuple[Branch, ...]:
     """Cut a published table at the coarsest depth of its first nested feature; empty where it has
     none. `public` says which sums are exact.
     """
@@ -218,7 +201,7 @@ def _nodes_below(
     return tuple(zip(labels, totals, strict=True))
 
 
-def faint_cells(table: CountedCells) -> NDArray[np.bool_]:
+def faint_cells(table: PublishedTable) -> NDArray[np.bool_]:
     """Return the cells whose count is smaller than the half-width of its interval: mostly noise.
 
     Large tables have no intervals: two standard errors stand for them.
@@ -228,16 +211,16 @@ def faint_cells(table: CountedCells) -> NDArray[np.bool_]:
     return np.asarray(table.counts < _half_widths(table) - 3e-6)
 
 
-def edge_cells(table: CountedCells) -> NDArray[np.bool_]:
+def edge_cells(table: PublishedTable) -> NDArray[np.bool_]:
     """Return the cells whose count is the half-width of its interval but for rounding."""
     return np.asarray(np.abs(table.counts - _half_widths(table)) < 1e-5)
 
 
-def _half_widths(table: CountedCells) -> NDArray[np.float64]:
+def _half_widths(table: PublishedTable) -> NDArray[np.float64]:
     return 2 * table.standard_errors if table.half_widths is None else table.half_widths
 
 
-def _numbers(table: CountedCells) -> _Numbers:
+def _numbers(table: PublishedTable) -> _Numbers:
     return _Numbers(table.counts, table.standard_errors, faint_cells(table))
 
 
@@ -339,3 +322,177 @@ def _heads(side: list[Feature]) -> list[tuple[tuple[str, int], ...]]:
         ]
         heads.append(tuple(starting))
     return heads
+
+
+LISTED_ROWS = 1000
+"""So many rows of a list are on the page; the files hold all."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PageCells:
+    """The counts of a table as a page shows them: as numbers, folded by parent, as shades, or only
+    the file.
+
+    Parameters
+    ----------
+    heading
+        What the table is called.
+    grid, branches, heatmap
+        The first of them that there is, is shown.
+    top
+        The coarsest depth, by which `branches` are cut.
+    caption
+        How far the counts may be off.
+    cells
+        The number of cells.
+    file, link
+        The file that holds all of them, and its address.
+    """
+
+    heading: str
+    grid: CellGrid | None
+    branches: tuple[Branch, ...]
+    heatmap: Any
+    top: str
+    caption: str
+    cells: str
+    file: str
+    link: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Section:
+    """A part of the report under a heading of its own; what is left out is not shown.
+
+    Parameters
+    ----------
+    heading, paragraphs
+        What it is about.
+    cells
+        The counts of the table that it is about.
+    figure, figure_label, caption
+        A matplotlib figure, what it is called for those who do not see it (the heading unless
+        given), and its caption.
+    columns, rows, names
+        A list as texts, of which the first `names` columns are words.
+    empty
+        Groups that hold no record.
+    tables
+        The counts of further tables.
+    """
+
+    heading: str
+    paragraphs: Sequence[str] = ()
+    cells: PageCells | None = None
+    figure: Any = None
+    figure_label: str | None = None
+    caption: str = ""
+    columns: Sequence[str] = ()
+    rows: Sequence[Sequence[str]] = ()
+    names: int = 1
+    empty: Sequence[str] = ()
+    tables: Sequence[PageCells] = ()
+
+
+@dataclass(frozen=True)
+class Details:
+    """How something was measured, for specialists.
+
+    Parameters
+    ----------
+    what
+        What was measured: the mechanism of `what`.
+    how
+        With what noise, after the name of the mechanism.
+    further
+        Further facts, each with its name.
+    """
+
+    what: str
+    how: str
+    further: tuple[tuple[str, str], ...] = ()
+
+
+SHOWN_TABLES = 6
+"""So many of the tables that share a budget are on the page with all their counts."""
+
+
+def table_title(table: PublishedTable) -> str:
+    """Name a table by its features; one that counts units of linked files says so."""
+    title = " by ".join(table.as_asked().schema.names)
+    return f"units by {title}" if table.counted == UNIT else title
+
+
+def page_cells(
+    table: PublishedTable, public: Datasets, absent: bool, form: Form | None
+) -> PageCells:
+    """Return the counts of a table as a page shows them; `public` says which sums are exact, and
+    `absent` that there is no noise in them.
+    """
+    laid_out = table.as_asked()
+    assert isinstance(public, Dataspace)
+    about = public.for_kind(table.counted)
+    parts = branches(laid_out, about)
+    cells = None if parts else grid(laid_out, about)
+    shown = bool(cells or parts)
+    nested = [feature for feature in table.schema.features if feature.above]
+    file = f"{table.name}.{table.columns().form(form)}"
+    return PageCells(
+        heading=f"Published counts: {table_title(table)}",
+        grid=cells,
+        branches=parts,
+        # Where numbers are too many, shades must do.
+        heatmap=None if shown else table.plot(),
+        top=nested[0].names[0] if nested else "",
+        caption=errors_caption(table, absent, shown),
+        cells=f"{table.schema.size:,}",
+        file=file,
+        link=quote(file),
+    )
+
+
+def first_cells(
+    tables: Sequence[PublishedTable], public: Datasets, absent: bool, form: Form | None
+) -> list[PageCells]:
+    """Return the counts of the first tables, as far as they fit on a page."""
+    fitting = [table for table in tables[:SHOWN_TABLES] if table.schema.size <= FOLDED_CELLS]
+    return [page_cells(table, public, absent, form) for table in fitting]
+
+
+def counts_sections(
+    heading: str,
+    tables: Sequence[PublishedTable],
+    public: Datasets,
+    absent: bool,
+    form: Form | None,
+) -> list[Section]:
+    """Return the section of the counts of the first tables; none where none fits on a page."""
+    cells = first_cells(tables, public, absent, form)
+    return [Section(heading=heading, tables=cells)] if cells else []
+
+
+def errors_caption(table: PublishedTable, absent: bool, shown: bool) -> str:
+    """Say how far the estimates may be off; `shown` says that each error stands below its count."""
+    if absent:
+        return (
+            "Published counts, which follow from the exact totals: there is no noise and no error."
+        )
+    below = ", and below each the standard error of its estimate" if shown else ""
+    largest = error_text(float(table.standard_errors.max(initial=0.0)))
+    caption = (
+        f"Published counts{below}. The largest standard error is {largest}. It is the error of the"
+        " estimate, not of the count, which was fitted to the estimate. The file has both. Counts"
+        " are for a table that adds up. To add up small cells yourself, take the estimates: small"
+        " counts are too large on average."
+    )
+    low = faint_cells(table)
+    if not low.any():
+        return caption
+    mark = " (marked ≈)" if shown else ""
+    limit = (
+        "two standard errors"
+        if table.half_widths is None
+        else "the half-width of their 95% interval"
+    )
+    dominated = f"Noise dominates {int(low.sum()):,} of {low.size:,} counts{mark}"
+    return f"{caption} {dominated}: they are smaller than {limit}."

@@ -35,12 +35,10 @@ from semidp.publish.results.role_columns import (
 from semidp.publish.results.texts import error_text, scale_text
 from semidp.publish.sources.reader import Reader, conceal
 from semidp.publish.sources.readings import ANSWERED_AS_ONE, EQUAL_OR_MISSING, MISSING_AS
-from semidp.publish.statistics.outcomes.groups import ByBlocks
-from semidp.publish.statistics.outcomes.noise_law import COARSE, Intervals, each_level, half_widths
-from semidp.publish.statistics.outcomes.request import StatisticRequest, binary_outcome
-from semidp.publish.statistics.outcomes.words import (
+from semidp.publish.statistics.outcomes.groups import (
     BOUNDS_CAPTION,
     STATISTIC_MEANINGS,
+    ByBlocks,
     added_up_text,
     count_column,
     describe_intervals,
@@ -53,13 +51,15 @@ from semidp.publish.statistics.outcomes.words import (
     set_text,
     statistic_text,
 )
-from semidp.publish.statistics.protocol.kinds import Kind
+from semidp.publish.statistics.outcomes.noise_law import COARSE, Intervals, each_level, half_widths
+from semidp.publish.statistics.outcomes.request import StatisticRequest, binary_outcome
 from semidp.publish.statistics.protocol.requests import Forecast, Request
 from semidp.publish.statistics.protocol.statistic import (
     PublishedStatistic,
     Sentences,
     publish_statistic,
 )
+from semidp.publish.statistics.registry import Kind
 
 Floats = NDArray[np.float64]
 

@@ -65,7 +65,6 @@ from semidp.publish.statistics.outcomes.request import (
     group_margins,
     optional_text,
 )
-from semidp.publish.statistics.protocol.kinds import Kind, OtherAnswer
 from semidp.publish.statistics.protocol.requests import (
     NO_RECORD,
     Forecast,
@@ -77,6 +76,7 @@ from semidp.publish.statistics.protocol.requests import (
     member,
 )
 from semidp.publish.statistics.protocol.statistic import PublishedStatistic
+from semidp.publish.statistics.registry import Kind, OtherAnswer
 from semidp.publish.statistics.setting import Chosen, Panel, Setting, Shape
 
 

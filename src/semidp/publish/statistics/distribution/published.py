@@ -24,8 +24,7 @@ from semidp.publish.statistics.distribution.distribution_estimates import (
     GroupDistributions,
     shares,
 )
-from semidp.publish.statistics.outcomes.noise_law import Intervals
-from semidp.publish.statistics.outcomes.words import (
+from semidp.publish.statistics.outcomes.groups import (
     answered_text,
     clipped_text,
     count_column,
@@ -35,6 +34,7 @@ from semidp.publish.statistics.outcomes.words import (
     set_text,
     whose,
 )
+from semidp.publish.statistics.outcomes.noise_law import Intervals
 from semidp.publish.statistics.protocol.statistic import (
     PublishedStatistic,
     Sentences,

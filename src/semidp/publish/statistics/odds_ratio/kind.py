@@ -33,7 +33,6 @@ from semidp.publish.statistics.odds_ratio.measured_ratio import OddsRatioResult
 from semidp.publish.statistics.odds_ratio.umpu import Alternative, Interval, UmpuTest
 from semidp.publish.statistics.outcomes.groups import LEVEL
 from semidp.publish.statistics.outcomes.noise_law import LEVEL as USUAL_LEVEL
-from semidp.publish.statistics.protocol.kinds import Kind
 from semidp.publish.statistics.protocol.requests import (
     Forecast,
     OwnBudget,
@@ -49,6 +48,7 @@ from semidp.publish.statistics.protocol.statistic import (
     Sentences,
     publish_statistic,
 )
+from semidp.publish.statistics.registry import Kind
 from semidp.publish.statistics.setting import Chosen, Panel, Setting, Shape
 from semidp.publish.written_values import check_level, text, texts
 

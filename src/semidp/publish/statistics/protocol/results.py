@@ -26,8 +26,8 @@ from semidp.promise.tradeoff.function import Tradeoff
 from semidp.promise.tradeoff.smooth import ZCDP, Gaussian
 from semidp.publish.comparisons import naive_cost, naive_loss
 from semidp.publish.results.cells import Columns, DataFrames, Form, PublishedColumns, StoredFiles
+from semidp.publish.results.grids import Details, Section
 from semidp.publish.results.published_table import FittedTable, PublishedTable, is_size
-from semidp.publish.results.sections import Details, Section
 from semidp.publish.results.texts import CLAIM_TEXTS, scale_text
 from semidp.publish.selection import select_mechanism
 from semidp.publish.statistics.parts import Part, Partition

@@ -12,8 +12,8 @@ from semidp.promise.exact import count_noun
 from semidp.promise.guarantee import Scope
 from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
 from semidp.publish.results.cells import Columns, Form, PublishedColumns
+from semidp.publish.results.grids import Details, Section
 from semidp.publish.results.role_columns import Sheet
-from semidp.publish.results.sections import Details, Section
 from semidp.publish.results.texts import FAINT_MARK, TOO_MANY, scale_text, share_text
 from semidp.publish.statistics.protocol.requests import Request
 from semidp.publish.statistics.protocol.results import Published, mechanism_fields

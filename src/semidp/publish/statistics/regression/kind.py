@@ -45,7 +45,12 @@ from semidp.publish.statistics.outcomes.groups import (
     SAMPLING,
     SIMULTANEOUS,
     STEP,
+    ZEROS_AND_ONES,
+    clipped_text,
     confidence_values,
+    describe_intervals,
+    interval_columns,
+    interval_paragraphs,
     outcome_values,
     read_binary_outcome,
     read_confidence,
@@ -61,14 +66,6 @@ from semidp.publish.statistics.outcomes.request import (
     interaction_margins,
     sums_line,
 )
-from semidp.publish.statistics.outcomes.words import (
-    ZEROS_AND_ONES,
-    clipped_text,
-    describe_intervals,
-    interval_columns,
-    interval_paragraphs,
-)
-from semidp.publish.statistics.protocol.kinds import Kind
 from semidp.publish.statistics.protocol.requests import (
     Forecast,
     StatisticForecast,
@@ -82,6 +79,7 @@ from semidp.publish.statistics.protocol.statistic import (
     Sentences,
     publish_statistic,
 )
+from semidp.publish.statistics.registry import Kind
 from semidp.publish.statistics.regression.linear import (
     LinearFit,
     Moments,

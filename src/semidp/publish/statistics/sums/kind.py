@@ -34,49 +34,47 @@ from semidp.publish.sources.reader import Reader, conceal
 from semidp.publish.statistics.outcomes.group_sums import Estimates, GroupSums
 from semidp.publish.statistics.outcomes.groups import (
     BOUNDS,
+    BOUNDS_CAPTION,
     DIFFERENCES,
     GRID,
     GROUP,
     LEVEL,
     SAMPLING,
     SIMULTANEOUS,
-    STEP,
-    confidence_values,
-    group_values,
-    outcome_values,
-    read_binary_outcome,
-    read_confidence,
-    read_groups,
-    read_outcome,
-)
-from semidp.publish.statistics.outcomes.noise_law import About, Intervals
-from semidp.publish.statistics.outcomes.population import Comparison
-from semidp.publish.statistics.outcomes.request import Statistic, StatisticRequest, optional_text
-from semidp.publish.statistics.outcomes.words import (
-    BOUNDS_CAPTION,
     STATISTIC_MEANINGS,
+    STEP,
     added_up_text,
     answered_text,
+    confidence_values,
     count_column,
     describe_intervals,
     drawn_bounds,
     faint_estimates,
     faint_reason,
     grid_fact,
+    group_values,
     interval_columns,
     interval_paragraphs,
+    outcome_values,
     pair_column_names,
+    read_binary_outcome,
+    read_confidence,
+    read_groups,
+    read_outcome,
     set_text,
     statistic_text,
     whose,
 )
-from semidp.publish.statistics.protocol.kinds import Kind
+from semidp.publish.statistics.outcomes.noise_law import About, Intervals
+from semidp.publish.statistics.outcomes.population import Comparison
+from semidp.publish.statistics.outcomes.request import Statistic, StatisticRequest, optional_text
 from semidp.publish.statistics.protocol.requests import Forecast
 from semidp.publish.statistics.protocol.statistic import (
     PublishedStatistic,
     Sentences,
     publish_statistic,
 )
+from semidp.publish.statistics.registry import Kind
 from semidp.publish.statistics.setting import Chosen, Panel, Setting, Shape
 
 

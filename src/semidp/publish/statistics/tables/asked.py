@@ -1,6 +1,5 @@
 """Tables as a user describes them, and what of a request for tables follows from that alone."""
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -11,7 +10,7 @@ from semidp.errors import InputError
 from semidp.promise.exact import Number, exact, positive
 from semidp.promise.mechanisms.placement import Objective
 from semidp.promise.tradeoff.budget import Budget
-from semidp.publish.results.published_table import UNNAMED, FitKind
+from semidp.publish.results.published_table import UNNAMED, FitKind, file_stem
 from semidp.publish.selection import AUTO
 from semidp.publish.statistics.protocol.requests import (
     PlanEntry,
@@ -117,13 +116,6 @@ def called_after_features(tables: Iterable[TableRequest]) -> list[TableRequest]:
         unnamed = table.name == UNNAMED
         named.append(evolve(table, name=file_stem(table.features)) if unnamed else table)
     return named
-
-
-def file_stem(features: Iterable[str]) -> str:
-    """Return features joined as the name of files, without what no file may be called."""
-    name = re.sub(r"[/\\\0]", "_", "-".join(features))
-    # A feature may begin with a dot, and the name of a file may not.
-    return f"_{name[1:]}" if name.startswith(".") else name
 
 
 def with_numbers(

@@ -8,8 +8,7 @@ from math import sqrt
 from typing import TYPE_CHECKING, Any
 
 from semidp.publish.half_widths import standard_spread
-from semidp.publish.results.grids import faint_cells
-from semidp.publish.results.sections import table_title
+from semidp.publish.results.grids import faint_cells, table_title
 from semidp.publish.results.texts import (
     TOO_MANY,
     align_columns,

@@ -29,9 +29,9 @@ from semidp.publish.results.published_table import (
     refuse_contradiction,
 )
 from semidp.publish.statistics.parts import BY_PARTS, Partition, StoredPartition, refuse_changed
-from semidp.publish.statistics.protocol.kinds import Kind
 from semidp.publish.statistics.protocol.requests import Request, RequestMeasurement, require_budget
 from semidp.publish.statistics.protocol.results import calibrate_named
+from semidp.publish.statistics.registry import Kind
 from semidp.publish.statistics.setting import Chosen, Panel, Setting, Shape
 from semidp.publish.statistics.tables.asked import TableRequest, measurements_stem, with_numbers
 from semidp.publish.statistics.tables.by_parts.cut_tables import (

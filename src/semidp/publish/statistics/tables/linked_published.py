@@ -17,15 +17,15 @@ from semidp.promise.schema.margins import Floats, View, list_axes
 from semidp.promise.sensitivity.linked_products import KindSpace, LinkedSpace
 from semidp.promise.spaces.linked import UNIT
 from semidp.publish.half_widths import INTERVALS_BELOW
-from semidp.publish.linked_mechanism import CodedNoise, LinkedMechanism, size_place
+from semidp.publish.linked_mechanism import CodedNoise, LinkedIntervals, LinkedMechanism, size_place
 from semidp.publish.results.cells import Columns, Form, PublishedColumns
+from semidp.publish.results.grids import Section
 from semidp.publish.results.published_table import (
     FittedTable,
     PublishedTable,
     StoredFit,
     tables_by_features,
 )
-from semidp.publish.results.sections import Section
 from semidp.publish.size_agreement import TopCode, add_quarters_feature, assemble_tables
 from semidp.publish.statistics.protocol.results import mechanism_fields
 from semidp.publish.statistics.tables import linked_words
@@ -35,7 +35,6 @@ from semidp.publish.statistics.tables.by_parts.cut_tables import (
     residuals_json,
 )
 from semidp.publish.statistics.tables.linked_fitting import Fit, fitted_kinds
-from semidp.publish.statistics.tables.linked_intervals import LinkedIntervals
 from semidp.publish.statistics.tables.published import IN_ONE_PIECE
 from semidp.publish.statistics.tables.words import PublishedCells
 

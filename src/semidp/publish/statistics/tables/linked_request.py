@@ -25,7 +25,7 @@ from semidp.promise.sensitivity.query_space import QuerySpace
 from semidp.promise.spaces.linked import MEMBER, UNIT, Link, LinkedDataspace
 from semidp.promise.tradeoff.budget import Budget
 from semidp.publish.linked_mechanism import LinkedMechanism, published_variances
-from semidp.publish.results.published_table import StoredFit
+from semidp.publish.results.published_table import StoredFit, file_stem
 from semidp.publish.selection import AUTO
 from semidp.publish.size_agreement import TopCode
 from semidp.publish.sources.linked_records import LinkedReader
@@ -39,7 +39,7 @@ from semidp.publish.statistics.protocol.requests import (
     read_entries,
     require_budget,
 )
-from semidp.publish.statistics.tables.asked import TableRequest, file_stem, with_numbers
+from semidp.publish.statistics.tables.asked import TableRequest, with_numbers
 from semidp.publish.statistics.tables.linked_fitting import refuse_unfitted
 from semidp.publish.statistics.tables.linked_published import (
     COMMAND_PREFIX,

@@ -15,7 +15,7 @@ from semidp.promise.spaces.linked import LinkedDataspace
 from semidp.promise.spaces.protection import Protect
 from semidp.publish.linked_mechanism import LinkedMechanism, published_variances
 from semidp.publish.results.cells import Form
-from semidp.publish.results.sections import Section, counts_sections
+from semidp.publish.results.grids import Section, counts_sections
 from semidp.publish.results.texts import error_text
 from semidp.publish.size_agreement import TopCode
 from semidp.publish.statistics.tables.asked import TableRequest

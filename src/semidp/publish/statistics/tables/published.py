@@ -23,6 +23,7 @@ from semidp.publish.comparisons import find_separate_loss
 from semidp.publish.fitting.tables import fit_table
 from semidp.publish.half_widths import INTERVALS_BELOW, cell_half_widths
 from semidp.publish.results.cells import Columns, Form, PublishedColumns
+from semidp.publish.results.grids import Section
 from semidp.publish.results.published_table import (
     FitKind,
     Fitted,
@@ -31,7 +32,6 @@ from semidp.publish.results.published_table import (
     StoredFit,
     tables_by_features,
 )
-from semidp.publish.results.sections import Section
 from semidp.publish.statistics.parts import BY_PARTS
 from semidp.publish.statistics.protocol.requests import require_budget
 from semidp.publish.statistics.protocol.results import (

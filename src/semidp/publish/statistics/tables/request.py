@@ -23,7 +23,7 @@ from semidp.promise.sensitivity.products import NotTogether, ProductSpace, produ
 from semidp.promise.sensitivity.query_space import QuerySpace
 from semidp.promise.sensitivity.table_spaces import sensitivity_space
 from semidp.promise.tradeoff.budget import Budget
-from semidp.publish.results.published_table import StoredFit
+from semidp.publish.results.published_table import StoredFit, file_stem
 from semidp.publish.selection import AUTO, select_mechanism, table_mechanism
 from semidp.publish.sources.reader import Reader, conceal
 from semidp.publish.statistics.protocol.requests import (
@@ -38,7 +38,6 @@ from semidp.publish.statistics.tables.asked import (
     NO_OBJECTIVE,
     TableRequest,
     TablesAsked,
-    file_stem,
     measurements_stem,
     with_numbers,
 )

@@ -15,8 +15,7 @@ from semidp.publish.comparisons import find_excess_variance
 from semidp.publish.plotting import loss_plot
 from semidp.publish.presentation import report_words
 from semidp.publish.results.cells import Columns, Form, StoredFiles, named_files
-from semidp.publish.results.published_table import FitKind, PublishedTable
-from semidp.publish.results.sections import (
+from semidp.publish.results.grids import (
     LISTED_ROWS,
     Details,
     Section,
@@ -24,6 +23,7 @@ from semidp.publish.results.sections import (
     page_cells,
     table_title,
 )
+from semidp.publish.results.published_table import FitKind, PublishedTable
 from semidp.publish.results.texts import error_text, more, name_tradeoff, scale_text
 from semidp.publish.statistics.parts import BY_PARTS, Part
 from semidp.publish.statistics.protocol.results import Published

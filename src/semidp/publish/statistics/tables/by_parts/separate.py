@@ -31,6 +31,7 @@ from semidp.publish.results.published_table import (
     FittedTable,
     PublishedTable,
     StoredFit,
+    file_stem,
     read_cells,
     refuse_contradiction,
 )
@@ -46,7 +47,6 @@ from semidp.publish.statistics.protocol.results import Published, mechanism_fiel
 from semidp.publish.statistics.tables.asked import (
     TableRequest,
     TablesAsked,
-    file_stem,
     measurements_stem,
 )
 from semidp.publish.statistics.tables.by_parts.cut_tables import (
