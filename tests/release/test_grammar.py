@@ -155,6 +155,7 @@ def test_words_put_no_bare_number_before_a_plural():
         "{self.a} records",
         "{self.a - 1} other records",
         "{most} members",
+        "{_LARGEST:,} records",
         "{len(release.sources)} releases",
         "{len(request.tables)} tables",
         "{len(sources)} releases",
@@ -165,10 +166,10 @@ def test_words_put_no_bare_number_before_a_plural():
         "{group.steps:,} steps",
     }
     package = Path(semidp.__file__).parent
-    files = [*package.rglob("*words.py"), *package.rglob("*sentences.py")]
-    for name in ("published.py", "kind.py"):
-        files += [*(package / "publish" / "statistics").glob(f"*/{name}")]
-    files.append(package / "promise" / "spaces" / "linked.py")
+    files = {*package.rglob("*words.py"), *package.rglob("*sentences.py")}
+    files |= {*(package / "publish" / "statistics").rglob("*.py")}
+    files |= {*(package / "publish" / "results").rglob("*.py")}
+    files.add(package / "promise" / "spaces" / "linked.py")
     bare, counted = [], 0
     for file in files:
         text = file.read_text()

@@ -1,4 +1,1 @@
-"""Quantiles of a private outcome by groups of exact size.
-
-`kind` says what is asked for, `published` what was chosen and what is released.
-"""
+"""Quantiles of a private outcome by groups of exact size: what is asked for, chosen and released."""

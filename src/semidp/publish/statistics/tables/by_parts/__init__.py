@@ -8,6 +8,4 @@ counts and measures one part once, `table_steps` has the order of both ways.
 - *Separate* (`separate`, `separate_fits`): each part is estimated
   and fitted by itself, under tables at the cut that are published first. So it is wherever that
   gives the same, and the only way for tables that no machine holds.
-
-`parts_words` and `joint_words` have what is said of them.
 """
