@@ -32,7 +32,7 @@ from semidp.publish.statistics.outcomes.request import binary_outcome
 from semidp.publish.statistics.quantiles.kind import QuantileRequest
 from semidp.publish.statistics.regression.kind import RegressionRequest
 from semidp.publish.statistics.sums.kind import GroupRequest
-from semidp.publish.statistics.tables.forecast import expected_counts
+from semidp.publish.statistics.tables.error_words import expected_counts
 from semidp.publish.statistics.tables.request import TablesRequest
 
 PLACES = Feature.from_paths(

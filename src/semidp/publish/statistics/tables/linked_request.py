@@ -277,7 +277,10 @@ class LinkedTablesRequest(Request):
     def noise_lines(self, mechanism: Mechanism, foreseen: Sequence[Any]) -> list[str]:
         """Say with what noise the tables would be measured."""
         assert isinstance(mechanism, LinkedMechanism)
-        lines = [f"{one.name}: {one.line()}, {count_noun(one.cells, 'cell')}" for one in foreseen]
+        lines = [
+            f"{one.name}: {one.line()}, {count_noun(one.numbers['cells'], 'cell')}"
+            for one in foreseen
+        ]
         return [*noise_lines(mechanism, foreseen), *lines]
 
     def noise_json(self, mechanism: Mechanism, foreseen: Sequence[Any]) -> dict[str, Any]:

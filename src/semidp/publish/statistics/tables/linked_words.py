@@ -3,14 +3,12 @@ leaves out.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from semidp.promise.exact import count_noun
 from semidp.promise.schema.features import SIZE
-from semidp.promise.schema.margins import Floats
 from semidp.promise.spaces.linked import LinkedDataspace
 from semidp.promise.spaces.protection import Protect
 from semidp.publish.linked_mechanism import LinkedMechanism, published_variances
@@ -18,6 +16,7 @@ from semidp.publish.results.cells import Form
 from semidp.publish.results.grids import Section, counts_sections
 from semidp.publish.results.texts import error_text
 from semidp.publish.size_agreement import TopCode
+from semidp.publish.statistics.protocol.requests import StatisticForecast
 from semidp.publish.statistics.tables.asked import TableRequest
 from semidp.publish.statistics.tables.error_words import (
     ERRORS_TEXT,
@@ -28,40 +27,11 @@ if TYPE_CHECKING:
     from semidp.publish.statistics.tables.linked_published import PublishedLinked
 
 
-@dataclass(frozen=True)
-class LinkedForecast:
+class LinkedForecast(StatisticForecast):
     """What one of several linked tables would look like: from public values alone."""
 
     listed: ClassVar[str] = "tables"
     by_cells: ClassVar[bool] = True
-
-    name: str
-    features: tuple[str, ...]
-    cells: int
-    typical: float
-    largest: float
-
-    @property
-    def label(self) -> str:
-        """What it is about, by which plans are compared."""
-        return self.name
-
-    def line(self) -> str:
-        """Say how large the errors are."""
-        if not self.largest:
-            return "exact: the published totals fix every cell"
-        typical, largest = error_text(self.typical), error_text(self.largest)
-        return f"standard error {typical} per cell, {largest} at most"
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as plain values."""
-        return {
-            "name": self.name,
-            "features": list(self.features),
-            "cells": self.cells,
-            "rms_standard_error": self.typical,
-            "largest_standard_error": self.largest,
-        }
 
 
 def linked_forecasts(
@@ -70,16 +40,18 @@ def linked_forecasts(
     """Return the errors of every table as it is published, once both kinds agree: members first."""
     foreseen = []
     for table, variances in zip(tables, published_variances(mechanism, code), strict=True):
-        errors = np.sqrt(variances)
-        largest = float(errors.max(initial=0.0))
-        foreseen.append(
-            LinkedForecast(table.name, table.features, errors.size, _root(errors), largest)
-        )
+        mean = float(np.sqrt(variances.mean())) if variances.size else 0.0
+        largest = float(np.sqrt(variances.max(initial=0.0)))
+        said = "exact: the published totals fix every cell"
+        if largest:
+            said = f"standard error {error_text(mean)} per cell, {error_text(largest)} at most"
+        numbers = {
+            "cells": variances.size,
+            "rms_standard_error": mean,
+            "largest_standard_error": largest,
+        }
+        foreseen.append(LinkedForecast(table.name, table.features, said, numbers))
     return tuple(foreseen)
-
-
-def _root(errors: Floats) -> float:
-    return float(np.sqrt((errors**2).mean())) if errors.size else 0.0
 
 
 def noise_lines(mechanism: LinkedMechanism, foreseen: Sequence[Any]) -> list[str]:

@@ -24,6 +24,7 @@ from semidp.promise.sensitivity.query_space import QuerySpace
 from semidp.promise.sensitivity.table_spaces import sensitivity_space
 from semidp.promise.tradeoff.budget import Budget
 from semidp.publish.results.published_table import StoredFit, file_stem
+from semidp.publish.results.texts import scale_text
 from semidp.publish.selection import AUTO, select_mechanism, table_mechanism
 from semidp.publish.sources.reader import Reader, conceal
 from semidp.publish.statistics.protocol.requests import (
@@ -41,18 +42,17 @@ from semidp.publish.statistics.tables.asked import (
     measurements_stem,
     with_numbers,
 )
-from semidp.publish.statistics.tables.fitting import exact_totals
-from semidp.publish.statistics.tables.forecast import (
+from semidp.publish.statistics.tables.error_words import (
     TableForecast,
     forecasts,
-    noise_lines,
 )
+from semidp.publish.statistics.tables.fitting import exact_totals
 from semidp.publish.statistics.tables.published import (
     PublishedTables,
     published_table,
     published_tables,
 )
-from semidp.publish.statistics.tables.words import together_words
+from semidp.publish.statistics.tables.words import mechanism_lines, together_words
 from semidp.publish.written_values import texts
 
 if TYPE_CHECKING:
@@ -132,12 +132,15 @@ class TablesRequest(TablesAsked):
 
     def noise_lines(self, mechanism: Mechanism, foreseen: Sequence[TableForecast]) -> list[str]:
         """Say with what noise the tables would be measured."""
-        what = (
-            " by ".join(self.only.features)
-            if self.is_single_table
-            else together_words(len(self.tables))
-        )
-        return noise_lines(foreseen, mechanism, what)
+        what = together_words(len(self.tables))
+        if self.is_single_table:
+            what = " by ".join(self.only.features)
+        if isinstance(mechanism, ResidualMechanism):
+            return mechanism_lines([table.shared_line() for table in foreseen], mechanism, what)
+        scale = scale_text(mechanism.scale * float(mechanism.space.unit))
+        distance = f"expected distance of the whole table {mechanism.expected_l2:,.1f}"
+        noise = f"scale {scale}, {distance}, {mechanism.claim} claim"
+        return [f"{mechanism.name} for {what}: {table.line()}, {noise}" for table in foreseen]
 
     def noise_json(self, mechanism: Mechanism, foreseen: Sequence[TableForecast]) -> dict[str, Any]:
         """Return the noise and the tables that are foreseen, as plain values."""
