@@ -20,9 +20,9 @@ from semidp.promise.confidential import reveal
 from semidp.promise.documents import digest, read_document
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.progress import silent
-from semidp.publish.linked_survey import computed_features, linked_units, with_units
+from semidp.publish.linked_survey import computed_features, with_units
 from semidp.publish.parts import block_run, runners
-from semidp.publish.plan import AdjacencyChoice, Plan
+from semidp.publish.plan import AdjacencyChoice, LinkedUnits, Plan
 from semidp.publish.recheck import disagreements
 from semidp.publish.sources.linked_records import LinkedData
 from semidp.publish.statistics.tables.by_parts import table_steps
@@ -76,14 +76,14 @@ def plan_of(tables, exact, rho="1/2", adjacency="exchange", features=(), **linke
     aggregates, top = linked.pop("aggregates", {}), linked.pop("top", None)
     how = {"link": "home", "protect": "member", "least": 1, "most": 4} | linked
     computed = computed_features(aggregates, plan.features)
-    units = linked_units(
+    units = LinkedUnits(
         how["link"],
         how["protect"],
-        how["least"],
         how["most"],
+        how["least"],
         how.get("derived", ()),
-        computed,
-        how.get("quarters"),
+        features=computed,
+        quarters=how.get("quarters"),
     )
     linked_plan = with_units(plan, units)
     asked = evolve(linked_plan.requests[0], top_code=top)

@@ -24,8 +24,8 @@ from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.spaces.linked import Link, LinkedDataspace, Quarters
 from semidp.promise.tradeoff.budget import Budget
 from semidp.publish.linked_mechanism import LinkedMechanism
-from semidp.publish.linked_survey import linked_units, with_units
-from semidp.publish.plan import Plan
+from semidp.publish.linked_survey import with_units
+from semidp.publish.plan import LinkedUnits, Plan
 from semidp.publish.recheck import recheck
 from semidp.publish.results.published_table import FitKind
 from semidp.publish.sources.linked_records import LinkedData
@@ -206,15 +206,8 @@ def plan_of(
         declared,
         adjacency="exchange",
     )
-    linked = linked_units(
-        "home",
-        protect,
-        least,
-        4,
-        (),
-        (),
-        {"unittype": ["1", "2"]} if quarters is None else quarters,
-    )
+    kinds = {"unittype": ["1", "2"]} if quarters is None else quarters
+    linked = LinkedUnits("home", protect, 4, least, quarters=kinds)
     return with_units(asked, linked).with_budget(Budget.zcdp(1))
 
 

@@ -13,8 +13,8 @@ from semidp.errors import DataError, InputError, SchemaError
 from semidp.promise.accounting.ledger import Ledger
 from semidp.promise.confidential import reveal
 from semidp.promise.noise.randomness import SeededRandomness
-from semidp.publish.linked_survey import computed_features, linked_units, with_units
-from semidp.publish.plan import Plan
+from semidp.publish.linked_survey import computed_features, with_units
+from semidp.publish.plan import LinkedUnits, Plan
 from semidp.publish.sources.duck_files import aggregated_columns
 from semidp.publish.sources.linked_records import Joining, LinkedData, open_linked
 from tests.linked.test_command import command, files  # noqa: F401 - a fixture
@@ -35,8 +35,7 @@ def plan_of(
     requests = [semidp.publish.TableRequest(names) for names in tables]
     asked = Plan(requests, ["units:zone"], features, read_as=read_as)
     computed = computed_features(aggregates, features)
-    chosen = {"least": None, "most": 6, **units}
-    linked = linked_units("home", "member", chosen["least"], chosen["most"], (), computed)
+    linked = LinkedUnits("home", "member", **{"most": 6, **units}, features=computed)
     return with_units(asked, linked).with_budget(semidp.Budget.zcdp(1))
 
 

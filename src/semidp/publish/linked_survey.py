@@ -140,45 +140,6 @@ def computed_features(
     return computed
 
 
-def linked_units(
-    link: str | None,
-    protect: str | None,
-    least: int | None,
-    most: int | None,
-    derived: Sequence[str] = (),
-    features: Sequence[UnitFeature] = (),
-    quarters: Mapping[str, Sequence[str]] | None = None,
-) -> LinkedUnits:
-    """Return how members are linked to units, from what was given; refuse what is missing in a
-    sentence.
-
-    >>> linked_units("household", None, None, 8)
-    Traceback (most recent call last):
-    semidp.errors.InputError: linked files need protect=: whom the guarantee protects, one member or
-    a whole unit
-    """
-    if link is None:
-        raise InputError("linked files need ⟨link⟩: the column that names the unit in both files")
-    if protect is None:
-        raise InputError(
-            "linked files need ⟨protect⟩: whom the guarantee protects, one member or a whole unit"
-        )
-    if most is None:
-        raise InputError(
-            "linked files need ⟨most_members⟩: the largest number of members of a unit, which is"
-            " public"
-        )
-    return LinkedUnits(
-        link,
-        protect,
-        most,
-        1 if least is None else least,
-        derived,
-        features=features,
-        quarters=quarters,
-    )
-
-
 def _of_units(names: Sequence[str]) -> bool:
     return bool(names) and names[0].startswith(COMMAND_PREFIX)
 

@@ -23,10 +23,10 @@ from semidp.promise.spaces.dataspace import Margin
 from semidp.promise.tradeoff.budget import Budget
 from semidp.publish.budgets import divide_budget
 from semidp.publish.level_bins import Microdata
-from semidp.publish.linked_survey import computed_features, linked_units, with_units
+from semidp.publish.linked_survey import computed_features, with_units
 from semidp.publish.missing_outcomes import with_missing
 from semidp.publish.pipeline import RunOptions
-from semidp.publish.plan import Plan, read_declarations
+from semidp.publish.plan import LinkedUnits, Plan, read_declarations
 from semidp.publish.presentation import AGENCY, Presentation
 from semidp.publish.resources import memory_from
 from semidp.publish.results.cells import Form, form_named
@@ -353,17 +353,26 @@ def name_uniquely(asked: Iterable[Any]) -> list[Any]:
     return apart
 
 
+_LINKING = {
+    "link": "the column that names the unit in both files",
+    "protect": "whom the guarantee protects, one member or a whole unit",
+    "most_members": "the largest number of members of a unit, which is public",
+}
+
+
 def _link_units(plan: Plan, given: Given, shares: Mapping[str, Fraction]) -> Plan:
     """Return the plan about members and units."""
-    computed = computed_features(given["aggregate"] or {}, plan.features)
-    units = linked_units(
+    for name, what in _LINKING.items():
+        if given[name] is None:
+            raise InputError(f"linked files need ⟨{name}⟩: {what}")
+    units = LinkedUnits(
         given["link"],
         given["protect"],
-        given["least"],
         given["most_members"],
+        given["least"],
         given["derived"],
-        computed,
-        given["quarters"],
+        features=computed_features(given["aggregate"] or {}, plan.features),
+        quarters=given["quarters"],
     )
     return with_units(plan, units, shares, top_code=given["top_code"])
 

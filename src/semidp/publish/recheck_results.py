@@ -26,7 +26,7 @@ from semidp.publish.results.cells import Columns, Form
 from semidp.publish.results.columns import different_column, equal_numbers
 from semidp.publish.results.published_table import FittedTable, PublishedTable
 from semidp.publish.selection import NAMES
-from semidp.publish.statistics.parts import PARTS, Part, StoredPartition, part_folder, part_path
+from semidp.publish.statistics.parts import PARTS, Part, Partition, part_folder, part_path
 from semidp.publish.statistics.protocol.requests import Request
 from semidp.publish.statistics.protocol.results import Published, noise_name
 from semidp.publish.statistics.recheck_findings import CLOSE, Findings, close, compare_guarantees
@@ -164,7 +164,7 @@ def compare_parts(release: ReleaseValue, findings: Findings) -> None:
     partition = release.partition
     if partition is None:
         return
-    if not isinstance(partition, StoredPartition):
+    if partition.place is None:
         findings.wrong.append("it states parts that are not there")
         return
     changed = partition.find_changed_file()
@@ -194,7 +194,7 @@ def compare_parts(release: ReleaseValue, findings: Findings) -> None:
 
 
 def _compare_part(
-    release: ReleaseValue, partition: StoredPartition, result: Published, node: int, part: Part
+    release: ReleaseValue, partition: Partition, result: Published, node: int, part: Part
 ) -> list[str]:
     """Return what one part states of a result that does not follow."""
     names, stem = result.part_stems()

@@ -47,7 +47,7 @@ from semidp.publish.statistics.parts import (
     PARTS,
     ChangedFile,
     Part,
-    StoredPartition,
+    Partition,
 )
 from semidp.publish.statistics.recheck_findings import Findings
 from semidp.publish.statistics.registry import (
@@ -121,15 +121,14 @@ class ReleaseFiles(ReleaseValue, ABC):
         """
         written = self._written_as(form)
         partition = self.partition
-        stored = partition if isinstance(partition, StoredPartition) else None
-        if partition is not None and (stored is None or written.form != self.form):
+        if partition is not None and (partition.place is None or written.form != self.form):
             raise InputError(
                 "the parts of a release are copied as they are, from its folder: leave the form out"
             )
         with new_folder(folder, force=force, ours=release_files) as new:
             written.write_files(new, progress)
-            if stored is not None:
-                stored.copy(new)
+            if partition is not None:
+                partition.copy(new)
 
     def _write_sources(self, folder: Path, progress: Progress) -> list[dict[str, str]]:
         """Write the releases of a combination into folders of their own; return these with
@@ -140,7 +139,7 @@ class ReleaseFiles(ReleaseValue, ABC):
             place = folder / SOURCES / str(count)
             place.mkdir(parents=True)
             source.write_files(place, progress)
-            if isinstance(source.partition, StoredPartition):
+            if source.partition is not None:
                 source.partition.copy(place)
             written = digest(place / "release.json")
             entries.append({"folder": f"{SOURCES}/{count}", "digest": written})
@@ -461,12 +460,12 @@ def _check_texts(document: Mapping[str, Any], scope: Scope) -> None:
         raise ValueError("a charge has keys and values")
 
 
-def _partition(document: Mapping[str, Any], files: StoredFiles) -> StoredPartition | None:
+def _partition(document: Mapping[str, Any], files: StoredFiles) -> Partition | None:
     """Read the parts of a release; None where it was carried out in one piece."""
     if "partition" not in document:
         return None
     parts = tuple(map(Part.from_json, from_json(files[PARTS])))
-    return StoredPartition(document["partition"]["depth"], parts, files.folder)
+    return Partition(document["partition"]["depth"], parts, files.folder)
 
 
 def _presentation(entry: Mapping[str, Any], files: StoredFiles) -> Presentation:

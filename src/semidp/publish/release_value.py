@@ -36,7 +36,7 @@ from semidp.publish.side_information import (
     naive_tradeoff,
     other_guarantee,
 )
-from semidp.publish.statistics.parts import Partition, StoredPartition, refuse_changed
+from semidp.publish.statistics.parts import Partition, refuse_changed
 from semidp.publish.statistics.protocol.results import Published
 from semidp.publish.statistics.protocol.statistic import PublishedStatistic
 from semidp.publish.written_values import texts
@@ -126,7 +126,7 @@ class ReleaseValue:
         """Return the release when it stands in a folder, where those of its parts are."""
         if self.partition is None:
             return self
-        partition = self.partition.as_stored(folder)
+        partition = replace(self.partition, place=folder)
         results = tuple(result.with_partition(partition) for result in self.results)
         return replace(self, published=partial(tuple, results), partition=partition)
 
@@ -140,7 +140,7 @@ class ReleaseValue:
             part has it.
         """
         partition = self.partition
-        if not isinstance(partition, StoredPartition):
+        if partition is None or partition.place is None:
             raise InputError(
                 "this release was not carried out part by part, or not read from its folder"
             )

@@ -296,7 +296,6 @@ SPENDING = (
         key="",
         type="Mapping[str, Number] | None",
         example="tables=3",
-        divides=True,
     ),
     Setting(
         "report_delta",

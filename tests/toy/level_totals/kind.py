@@ -19,7 +19,7 @@ ASKING = Setting(
 
 
 def _asked(chosen: Chosen) -> list[LevelTotalRequest]:
-    return [LevelTotalRequest(feature) for feature in chosen.columns(ASKING)]
+    return [LevelTotalRequest(feature) for feature in chosen[ASKING]]
 
 
 def _shown(request: LevelTotalRequest) -> list[tuple[dict[str, Any], LevelTotalRequest]]:

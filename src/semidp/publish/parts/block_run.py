@@ -55,7 +55,6 @@ from semidp.publish.statistics.parts import (
     Partition,
     PartTable,
     PartTask,
-    StoredPartition,
 )
 from semidp.publish.statistics.protocol.results import Published
 
@@ -446,7 +445,7 @@ def _carried_out(tasks: Iterable[PartTask], runner: Runner, progress: Progress) 
     done = {task.path: part for task in all_tasks if (part := done_before(task)) is not None}
     changed = None
     if done:
-        changed = StoredPartition("", tuple(done.values()), all_tasks[0].work).find_changed_file()
+        changed = Partition("", tuple(done.values()), all_tasks[0].work).find_changed_file()
     if changed is not None:
         raise InputError(
             f"{changed} of the unfinished release was changed since it was written: discard it"

@@ -270,7 +270,7 @@ def prepare_parts(
                 values = request.read(reader, scope, mechanism.space)
             cut_up = InOnePiece(request, mechanism, scope, values, (request.name,))
         steps.append(cut_up)
-    foreseen = tuple(sentence for request in steps for sentence in request.foreseen())
+    foreseen = tuple(sentence for request in steps for sentence in request.foreseen)
     return PreparedBlocks(
         plan=plan,
         scope=replace(scope, warnings=(*scope.warnings, *foreseen)),

@@ -375,6 +375,7 @@ class InOnePiece:
     """
 
     stems: Sequence[str] = ()
+    foreseen: Sequence[str] = ()
     is_fitted_jointly = False
 
     def __init__(
@@ -393,10 +394,6 @@ class InOnePiece:
         # drawn in an earlier phase, where there was one
         self.noisy: NDArray[Any] | None = None
         self._measured: Measurement | None = None
-
-    def foreseen(self) -> list[str]:
-        """Nothing is published otherwise than in a release without parts."""
-        return []
 
     def add_noise(self, randomness: Randomness) -> NDArray[Any]:
         """Return the values with noise, as they were drawn already or as they are drawn now."""

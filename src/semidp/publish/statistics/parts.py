@@ -5,7 +5,7 @@ statistics that are cut: `PartWork`. How works are carried out is in `publish`.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import quote
@@ -172,10 +172,13 @@ class Partition:
         The name of the depth at which it was cut.
     parts
         A part for each node there.
+    place
+        The folder of the release; None where it is not known.
     """
 
     depth: str
     parts: tuple[Part, ...] = field(repr=False)
+    place: Path | None = field(default=None, compare=False)
 
     def part(self, path: Sequence[str]) -> Part:
         """Return a part by its labels, or by the last of them where that is enough."""
@@ -193,47 +196,34 @@ class Partition:
         """Return all but the parts, which have a file of their own, as plain values."""
         return {"depth": self.depth, "parts": len(self.parts), "file": PARTS}
 
-    def as_stored(self, place: Path) -> "StoredPartition":
-        """Return the parts as they stand in the folder of a release."""
-        return StoredPartition(self.depth, self.parts, place)
-
-
-@dataclass(frozen=True)
-class StoredPartition(Partition):
-    """The parts of a release whose folder is known.
-
-    Parameters
-    ----------
-    depth, parts
-        As for `Partition`.
-    place
-        The folder of the release.
-    """
-
-    place: Path = field(compare=False)
+    @property
+    def folder(self) -> Path:
+        """The folder of the release; asked for where it is known."""
+        assert self.place is not None, "parts are read from the folder of a release"
+        return self.place
 
     def files(self, part: Part) -> StoredFiles:
         """Return the files of one part."""
-        return StoredFiles(self.place / part.folder, tuple(part.files))
+        return StoredFiles(self.folder / part.folder, tuple(part.files))
 
     def copy(self, folder: Path) -> None:
         """Copy the files of every part to another folder; refuse one that is not what it was."""
         for part in self.parts:
             (folder / part.folder).mkdir(parents=True)
             for name in part.files:
-                with open(regular_file(self.place / part.folder / name, self.place), "rb") as old:
+                with open(regular_file(self.folder / part.folder / name, self.folder), "rb") as old:
                     (folder / part.folder / name).write_bytes(old.read())
         # The copy is compared, not the original: a file may change while it is copied.
-        changed = self.as_stored(folder).find_changed_file()
+        changed = replace(self, place=folder).find_changed_file()
         if changed is not None:
-            raise InputError(f"{self.place / changed} was changed after the release was written")
+            raise InputError(f"{self.folder / changed} was changed after the release was written")
 
     def find_changed_file(self) -> str | None:
         """Return the first file that is not what it was when the release was made, or None."""
         for part in self.parts:
             for name, expected in part.digests.items():
                 try:
-                    written = digest(self.place / name, self.place)
+                    written = digest(self.folder / name, self.folder)
                 except OSError:
                     written = ""
                 if written != expected:

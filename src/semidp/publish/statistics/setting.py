@@ -101,8 +101,6 @@ class Setting:
         Whether an option of features may be repeated, for several sets.
     beside
         Settings that say more about what this one asks for.
-    divides
-        Whether it says how a budget is divided, so that there must be one.
     private
         Whether its column is an outcome that nothing publishes.
     least
@@ -130,7 +128,6 @@ class Setting:
     example: str = ""
     several: bool = False
     beside: tuple["Setting", ...] = ()
-    divides: bool = False
     private: bool = False
     least: int | None = None
 
@@ -252,7 +249,7 @@ class Chosen:
     >>> mean = Setting(name="mean", help="A mean.", shape=Shape.columns)
     >>> grid = Setting(name="grid", help="The grid.", shape=Shape.texts, needs=("mean",))
     >>> chosen = Chosen({"mean": ("age",), "grid": {"age": "100", "pay": "10"}})
-    >>> [(column, chosen.of_column(grid, column)) for column in chosen.columns(mean)]
+    >>> [(column, chosen.of_column(grid, column)) for column in chosen[mean]]
     [('age', '100')]
     >>> list(chosen.explain_unused([mean, grid]))
     ["⟨grid⟩ names 'pay', and no statistic of that uses it: leave it out"]
@@ -263,39 +260,16 @@ class Chosen:
         self.values = {name: value for name, value in values.items() if value or value == ""}
         self._used: set[str | tuple[str, str]] = set()
 
-    def columns(self, setting: Setting) -> tuple[str, ...]:
-        """Return the columns that a setting names."""
-        return tuple(self._read(setting, ()))
-
-    def sets(self, setting: Setting) -> tuple[tuple[str, ...], ...]:
-        """Return the sets of features that a setting names."""
-        return tuple(self._read(setting, ()))
-
-    def text(self, setting: Setting) -> str | None:
-        """Return what is written in a setting; None if nothing is."""
-        written: str | None = self._read(setting, None)
-        return written
-
-    def is_ticked(self, setting: Setting) -> bool:
-        """Whether a setting is on."""
-        return bool(self._read(setting, False))
-
-    def lists(self, setting: Setting) -> dict[str, tuple[str, ...]]:
-        """Return what a setting lists for each column."""
-        return dict(self._read(setting, {}))
-
-    def texts(self, setting: Setting) -> dict[str, str]:
-        """Return what is written in a setting for each column, or for each table."""
-        return dict(self._read(setting, {}))
+    def __getitem__(self, setting: Setting) -> Any:
+        """Return what was chosen of a setting; nothing of its shape unless it was."""
+        self._used.add(setting.name)
+        nothing = {} if setting.shape in (Shape.lists, Shape.texts) else setting.default
+        return self.values.get(setting.name, nothing)
 
     def of_column(self, setting: Setting, column: str) -> Any:
         """Return what a setting says of one column; None if it says nothing."""
         self._used.add((setting.name, column))
         return self.values.get(setting.name, {}).get(column)
-
-    def _read(self, setting: Setting, otherwise: Any) -> Any:
-        self._used.add(setting.name)
-        return self.values.get(setting.name, otherwise)
 
     def explain_unused(self, settings: Iterable[Setting]) -> Iterator[str]:
         """Yield a sentence for each chosen setting that no statistic has read."""

@@ -427,13 +427,13 @@ DISTRIBUTION = Setting(
 def _build_requests(chosen: Chosen) -> list[DistributionRequest]:
     """Return the distribution of every column that is named."""
     requests = []
-    for column in chosen.columns(DISTRIBUTION):
+    for column in chosen[DISTRIBUTION]:
         by = read_groups(chosen)
         outcome = read_outcome(chosen, column, DistributionRequest)
         texts = chosen.of_column(LINE, column) or ()
         # A line that is named twice is one.
         lines = sorted({exact(text, f"a line of {column!r}") for text in texts})
-        level = chosen.text(LEVEL) or USUAL_LEVEL
+        level = chosen[LEVEL] or USUAL_LEVEL
         requests.append(DistributionRequest(outcome, by, lines=lines, level=level))
     return requests
 

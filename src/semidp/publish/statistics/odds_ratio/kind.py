@@ -357,12 +357,12 @@ ODDS_RATIO = Setting(
 def _build_requests(chosen: Chosen) -> list[OddsRatioRequest]:
     """Return a test for every pair of features that is named."""
     requests = []
-    for features in chosen.sets(ODDS_RATIO):
+    for features in chosen[ODDS_RATIO]:
         if len(features) < 2:
             raise InputError("an odds ratio has two features: ⟨odds_ratio gender,admit⟩")
         rows, columns, *strata = features
-        alternative = chosen.text(ALTERNATIVE) or Alternative.TWO_SIDED
-        level = chosen.text(LEVEL) or USUAL_LEVEL
+        alternative = chosen[ALTERNATIVE] or Alternative.TWO_SIDED
+        level = chosen[LEVEL] or USUAL_LEVEL
         requests.append(OddsRatioRequest(rows, columns, None, strata, alternative, level))
     return requests
 

@@ -262,17 +262,17 @@ def read_binary_outcome(chosen: Chosen, column: str) -> Outcome:
 
 def read_groups(chosen: Chosen) -> tuple[Margin, ...]:
     """Return the groups by which something is published; everyone together if none are named."""
-    return group_margins(chosen.sets(GROUP))
+    return group_margins(chosen[GROUP])
 
 
 def read_confidence(chosen: Chosen, *, differences: bool) -> Confidence:
     """Return the intervals that are chosen; only groups have differences."""
-    level = chosen.text(LEVEL)
+    level = chosen[LEVEL]
     return Confidence(
         USUAL_LEVEL if level is None else level,
-        chosen.is_ticked(SAMPLING),
-        chosen.is_ticked(SIMULTANEOUS),
-        differences and chosen.is_ticked(DIFFERENCES),
+        chosen[SAMPLING],
+        chosen[SIMULTANEOUS],
+        differences and chosen[DIFFERENCES],
     )
 
 

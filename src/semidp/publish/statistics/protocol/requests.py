@@ -5,7 +5,7 @@ statistic begins with.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
@@ -528,8 +528,9 @@ class StepsByParts(Protocol):
         plan does not say.
         """
 
-    def foreseen(self) -> Iterable[str]:
-        """Say what may be published otherwise than was asked for."""
+    @property
+    def foreseen(self) -> Sequence[str]:
+        """What may be published otherwise than was asked for, in sentences."""
 
     def add_noise(self, randomness: Randomness) -> NDArray[Any]:
         """Return the values with noise."""

@@ -564,19 +564,17 @@ def _build_requests(chosen: Chosen) -> list[QuantileRequest]:
     """Return the quantiles of every column that is named; a column has one request for all of its
     quantiles.
     """
-    probabilities: dict[str, set[str]] = {
-        column: {plain(HALF)} for column in chosen.columns(MEDIAN)
-    }
-    for column, several in chosen.lists(QUANTILE).items():
+    probabilities: dict[str, set[str]] = {column: {plain(HALF)} for column in chosen[MEDIAN]}
+    for column, several in chosen[QUANTILE].items():
         probabilities.setdefault(column, set()).update(several)
     requests = []
     for column, together in probabilities.items():
         by = read_groups(chosen)
-        level = chosen.text(LEVEL)
+        level = chosen[LEVEL]
         # Only an interval can be about a population.
-        sampling = level is not None and chosen.is_ticked(SAMPLING)
+        sampling = level is not None and chosen[SAMPLING]
         ordered = sorted({exact(text, f"a quantile of {column!r}") for text in together})
-        mechanism = chosen.text(MECHANISM) or QuantileMechanism.auto
+        mechanism = chosen[MECHANISM] or QuantileMechanism.auto
         request = QuantileRequest(
             read_outcome(chosen, column, QuantileRequest),
             by,

@@ -483,8 +483,8 @@ def _build_requests(chosen: Chosen) -> list[RegressionRequest]:
     """Return the regressions of every column that is named, on the same factors."""
     requests = []
     for model, setting in _ASKING.items():
-        for column in chosen.columns(setting):
-            sets = chosen.sets(ON)
+        for column in chosen[setting]:
+            sets = chosen[ON]
             if not sets:
                 raise InputError(f"say on which features to regress {column}", needs="factors")
             outcome = (

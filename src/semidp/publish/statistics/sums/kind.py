@@ -401,7 +401,7 @@ def _build_requests(chosen: Chosen) -> list[GroupRequest]:
     """Return the statistics of every column that is named."""
     requests = []
     for statistic, setting in _ASKING.items():
-        for column in chosen.columns(setting):
+        for column in chosen[setting]:
             by = read_groups(chosen)
             binary = statistic is Statistic.proportion
             outcome = (

@@ -28,7 +28,7 @@ from semidp.publish.results.published_table import (
     read_cells,
     refuse_contradiction,
 )
-from semidp.publish.statistics.parts import BY_PARTS, Partition, StoredPartition, refuse_changed
+from semidp.publish.statistics.parts import BY_PARTS, Partition, refuse_changed
 from semidp.publish.statistics.protocol.requests import Request, RequestMeasurement, require_budget
 from semidp.publish.statistics.protocol.results import calibrate_named
 from semidp.publish.statistics.registry import Kind
@@ -87,8 +87,6 @@ def read_tables_measurement(
     if not isinstance(request, (TablesRequest, LinkedTablesRequest)):
         raise ValueError("tables are published of a request for tables")
     mechanism = _read_mechanism(entry, request, scope)
-    if partition is not None and not isinstance(partition, StoredPartition):
-        raise ValueError("parts are in the folder of a release")
     if partition is not None and entry.get(IN_ONE_PIECE) is not True:
         if not isinstance(request, TablesRequest) or not isinstance(mechanism, ResidualMechanism):
             raise ValueError("parts are fitted one by one where residuals were measured")
@@ -100,7 +98,7 @@ def read_tables_measurement(
     else:
         # The folder may have changed since the release was written.
         for part in partition.parts:
-            refuse_changed(partition.place, part.digests, "the release was written")
+            refuse_changed(partition.folder, part.digests, "the release was written")
         stored = [partition.files(part) for part in partition.parts]
         blocks, names = request.cut_blocks(mechanism, partition.depth, scope, requests)
         if len(stored) != blocks.parts:
@@ -221,7 +219,6 @@ OBJECTIVE = Setting(
     Shape.text,
     "total|largest",
     needs=_TABLES,
-    divides=True,
 )
 FIT = Setting(
     "fit",
@@ -254,17 +251,17 @@ ALL_PAIRS = Setting(
 
 def _build_requests(chosen: Chosen) -> list[TablesRequest]:
     """Return the tables that share the budget; refuse one that is asked for twice."""
-    sets = list(chosen.sets(TABLE))
-    for names in chosen.sets(ALL_PAIRS):
+    sets = list(chosen[TABLE])
+    for names in chosen[ALL_PAIRS]:
         sets += [table.features for table in list_all_tables(names)]
     if len({frozenset(names) for names in sets}) < len(sets):
         raise InputError("the same table is asked for twice (⟨table⟩, ⟨all_pairs⟩): name each once")
     if not sets:
         return []
-    fit = chosen.text(FIT) or FitKind.integer
+    fit = chosen[FIT] or FitKind.integer
     tables = [TableRequest(names, None, fit=fit) for names in sets]
-    weighted = with_numbers(tables, "weight", f"⟨{WEIGHT.name}⟩", chosen.texts(WEIGHT))
-    objective = chosen.text(OBJECTIVE)
+    weighted = with_numbers(tables, "weight", f"⟨{WEIGHT.name}⟩", chosen[WEIGHT])
+    objective = chosen[OBJECTIVE]
     if objective is not None and len(tables) < 2:
         raise InputError("⟨objective⟩ is for several tables that share a budget: leave it out")
     return [TablesRequest(weighted, None, objective or Objective.total)]

@@ -267,7 +267,7 @@ class TablesRequest(TablesAsked):
                 at_cut = TablesAtCut.read(blocks.kinds[0], scope.dataspace, reader)
                 at_cut_names = separate.overview_names(requests, schema, cut)[self.name]
                 stems = [name for name, _ in at_cut_names]
-                return table_steps.SeparateSteps(self, mechanism, at_cut, stems, foreseen)
+                return table_steps.SeparateSteps(self, mechanism, [at_cut], stems, foreseen)
         readers = [(scope.dataspace, reader)]
         return table_steps.prepare_joint_steps(
             self, mechanism, scope, blocks, readers, names, foreseen

@@ -39,7 +39,6 @@ from semidp.publish.statistics.parts import (
     Partition,
     PartTable,
     PartTask,
-    StoredPartition,
     refuse_changed,
 )
 from semidp.publish.statistics.protocol.requests import Request
@@ -310,7 +309,7 @@ class TableOfParts(PublishedTable):
     def _cells(self) -> Mapping[str, NDArray[Any]]:
         """All columns of numbers, put together from the parts."""
         partition: Partition = self.__dict__["_partition"]
-        if not isinstance(partition, StoredPartition):
+        if partition.place is None:
             raise InputError(
                 f"the cells of {self.name!r} are in the folder of the release, which is not known"
             )

@@ -39,7 +39,6 @@ from semidp.publish.statistics.parts import (
     Part,
     Partition,
     PartTable,
-    StoredPartition,
     refuse_changed,
 )
 from semidp.publish.statistics.protocol.requests import Request, RequestMeasurement
@@ -315,7 +314,7 @@ class SeparateTables(PublishedTables):
 
     def whole_noisy(self, partition: Partition | None) -> NDArray[np.int64]:
         """Read the measurement of every part, and put it together with the measurement above."""
-        if not isinstance(partition, StoredPartition):
+        if partition is None or partition.place is None:
             raise InputError(
                 f"what was measured of {self.name!r} is in the folders of its parts, which are not"
                 " known"

@@ -19,9 +19,8 @@ from numpy.typing import NDArray
 from semidp.errors import InputError, Refused
 from semidp.promise.confidential import Confidential, reveal
 from semidp.promise.guarantee import Scope
-from semidp.promise.mechanisms.branch_noise import BranchNoise, mechanism_above
+from semidp.promise.mechanisms.branch_noise import BranchNoise
 from semidp.promise.mechanisms.mechanism import Mechanism
-from semidp.promise.mechanisms.residual_noise import ResidualMechanism
 from semidp.promise.noise.randomness import Randomness
 from semidp.promise.progress import Progress, silent
 from semidp.promise.schema.schema import Schema
@@ -33,7 +32,11 @@ from semidp.publish.statistics.parts import Part, PartTable, PartTask, part_path
 from semidp.publish.statistics.protocol.requests import Request, RequestMeasurement
 from semidp.publish.statistics.protocol.results import Published
 from semidp.publish.statistics.tables.asked import TablesAsked, measurements_stem
-from semidp.publish.statistics.tables.by_parts.cut_tables import TableBlocks, residual_columns
+from semidp.publish.statistics.tables.by_parts.cut_tables import (
+    CutKind,
+    TableBlocks,
+    residual_columns,
+)
 from semidp.publish.statistics.tables.by_parts.part_tables import (
     PartMeasurement,
     RowAtCut,
@@ -85,22 +88,60 @@ class TablesMeasurement(RequestMeasurement):
         return published
 
 
-class JointSteps:
+class CutSteps:
+    """Steps of tables by parts, however they are published: what is at the cut and above is
+    measured first.
+
+    Parameters
+    ----------
+    request, mechanism
+        What is asked for, and its noise: that of the whole.
+    at_cut
+        The confidential tables at the cut, kind by kind.
+    stems
+        What the tables at the cut are called that the plan does not name.
+    foreseen
+        What may be published otherwise than was asked for.
+    """
+
+    def __init__(
+        self,
+        request: Any,
+        mechanism: Any,
+        at_cut: Sequence[TablesAtCut],
+        stems: Iterable[str],
+        foreseen: Iterable[str],
+    ) -> None:
+        self.request = request
+        self.mechanism = mechanism
+        self.at_cut = at_cut
+        self.stems = list(stems)
+        self.foreseen = list(foreseen)
+        self.values = Confidential(np.concatenate([kind.values() for kind in at_cut]))
+
+    def add_noise(self, randomness: Randomness) -> NDArray[np.int64]:
+        """Add the noise to the residuals at the cut and above."""
+        noise = [np.zeros(0, np.int64)]
+        for kind in self.at_cut:
+            if kind.kind.above is not None:
+                key = ("above", *kind.kind.key) if kind.kind.key else ()
+                source = randomness.part(self.request.name, *key)
+                noise.append(kind.kind.above.noise_by_residual(source))
+        return reveal(self.values) + np.concatenate(noise)
+
+
+class JointSteps(CutSteps):
     """Steps of a release by parts for a request whose parts are measured first and published
     together.
 
     Parameters
     ----------
-    request, mechanism, scope
-        What is asked for, its noise (that of the whole), and what is public.
-    blocks
-        How the request is cut; its overview is still empty.
-    at_cut
-        The confidential tables at the cut, kind by kind.
+    request, mechanism, at_cut, foreseen
+        As for all tables by parts.
+    scope, blocks
+        What is public, and how the request is cut; its overview is still empty.
     names
         Tables at the cut that are published beside those that were asked for, by their features.
-    foreseen
-        What may be published otherwise than was asked for.
     """
 
     is_fitted_jointly = True
@@ -115,42 +156,18 @@ class JointSteps:
         names: Mapping[str, tuple[str, ...]],
         foreseen: Iterable[str] = (),
     ) -> None:
-        self.request = request
-        self.mechanism = mechanism
+        super().__init__(request, mechanism, at_cut, names, foreseen)
         self.scope = scope
         self.blocks = blocks
-        self.at_cut = at_cut
         self.names = names
-        self._foreseen = list(foreseen)
-        residuals = np.concatenate([kind.values() for kind in at_cut])
-        self.values = Confidential(residuals)
-        self._shape = residuals.shape
         self._noisy = np.zeros(0, np.int64)
         self._private = False
         self._whole: Published | None = None
 
-    @property
-    def stems(self) -> list[str]:
-        """What the tables at the cut are called that nobody asked for."""
-        return list(self.names)
-
-    def foreseen(self) -> list[str]:
-        """Say what may be published otherwise than was asked for."""
-        return self._foreseen
-
-    def add_noise(self, randomness: Randomness) -> NDArray[np.int64]:
-        """Add the noise to the residuals at the cut and above."""
-        noise = [np.zeros(0, np.int64)]
-        for kind in self.blocks.kinds:
-            if kind.above is not None:
-                key = ("above", *kind.key) if kind.key else ()
-                source = randomness.part(self.request.name, *key)
-                noise.append(kind.above.noise_by_residual(source))
-        return reveal(self.values) + np.concatenate(noise)
-
     def begin(self, noisy: NDArray[np.int64], private: bool) -> None:
         """Take the measurement that was made before the parts."""
-        if noisy.shape != self._shape or noisy.dtype != np.int64:
+        sizes = [kind.size_above for kind in self.blocks.kinds]
+        if noisy.shape != (sum(sizes),) or noisy.dtype != np.int64:
             raise ValueError("the measurements are not those of the plan")
         self._noisy, self._private = noisy, private
 
@@ -344,39 +361,12 @@ def fit_part(
     return fitted
 
 
-class SeparateSteps:
-    """Steps of a release by parts for a request whose parts are published one by one.
-
-    Parameters
-    ----------
-    request, mechanism
-        What is asked for, and its noise: that of the whole, at the cut, above and below.
-    at_cut
-        The confidential tables at the cut.
-    stems
-        What the tables at the cut are called.
-    foreseen
-        What may be published otherwise than was asked for.
-    """
+class SeparateSteps(CutSteps):
+    """Steps of a release by parts for a request whose parts are published one by one."""
 
     is_fitted_jointly = False
-
-    def __init__(
-        self,
-        request: TablesAsked,
-        mechanism: ResidualMechanism,
-        at_cut: TablesAtCut,
-        stems: Sequence[str],
-        foreseen: Iterable[str],
-    ) -> None:
-        self.request = request
-        self.mechanism = mechanism
-        self.at_cut = at_cut
-        self.stems = stems
-        self._foreseen = list(foreseen)
-        self.values = Confidential(at_cut.values())
-        self._result: SeparateTables | None = None
-        self._fit: CutFit | None = None
+    _result: SeparateTables | None = None
+    _fit: CutFit | None = None
 
     @property
     def result(self) -> SeparateTables:
@@ -384,19 +374,16 @@ class SeparateSteps:
         assert self._result is not None, "asked for after the cut was measured"
         return self._result
 
-    def foreseen(self) -> list[str]:
-        """Say what may be published otherwise than was asked for."""
-        return self._foreseen
-
-    def add_noise(self, randomness: Randomness) -> NDArray[np.int64]:
-        """Add the noise to the residuals at the cut and above."""
-        noise = mechanism_above(self.mechanism, self.at_cut.kind.cut)
-        return reveal(self.values) + noise.noise_by_residual(randomness.part(self.request.name))
+    @property
+    def kind(self) -> CutKind:
+        """The tables, cut."""
+        return self.at_cut[0].kind
 
     def begin(self, noisy: NDArray[np.int64], private: bool) -> None:
         """Compute the estimates at the cut. The counts follow when the parts are done."""
-        cut = self.at_cut.kind.cut
-        self._result = begin_separate(self.request, self.mechanism, cut, noisy, private, self.stems)
+        self._result = begin_separate(
+            self.request, self.mechanism, self.kind.cut, noisy, private, self.stems
+        )
 
     def settle(self, work: Path, progress: Progress) -> None:
         """Settle the whole numbers at the cut that the parts need."""
@@ -404,14 +391,13 @@ class SeparateSteps:
 
     def part_work(self, node: int) -> SeparateWork:
         """Return the work of one part. Until fits are settled, a part is only measured."""
-        kind = self.at_cut.kind
-        fit = None
+        kind, fit = self.kind, None
         if self._fit is not None:
             views = [kind.schema.view(table.features) for table in kind.below]
             fit = self._fit.part(kind.schema.grid, kind.cut, node, views)
         return SeparateWork(
             request=self.request,
-            blocks=(self.at_cut.part(node),),
+            blocks=(self.at_cut[0].part(node),),
             rows=tuple(self.result.rows(node)),
             fit=fit,
         )
