@@ -55,11 +55,11 @@ from semidp.publish.statistics.outcomes.noise_law import COARSE, Intervals, each
 from semidp.publish.statistics.outcomes.request import StatisticRequest, binary_outcome
 from semidp.publish.statistics.protocol.requests import Forecast, Request
 from semidp.publish.statistics.protocol.statistic import (
+    Kind,
     PublishedStatistic,
     Sentences,
     publish_statistic,
 )
-from semidp.publish.statistics.registry import Kind
 
 Floats = NDArray[np.float64]
 

@@ -75,8 +75,7 @@ from semidp.publish.statistics.protocol.requests import (
     mechanism_name,
     member,
 )
-from semidp.publish.statistics.protocol.statistic import PublishedStatistic
-from semidp.publish.statistics.registry import Kind, OtherAnswer
+from semidp.publish.statistics.protocol.statistic import Kind, OtherAnswer, PublishedStatistic
 from semidp.publish.statistics.setting import Chosen, Panel, Setting, Shape
 
 

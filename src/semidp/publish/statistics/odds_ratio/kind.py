@@ -44,11 +44,11 @@ from semidp.publish.statistics.protocol.requests import (
     require_budget,
 )
 from semidp.publish.statistics.protocol.statistic import (
+    Kind,
     PublishedStatistic,
     Sentences,
     publish_statistic,
 )
-from semidp.publish.statistics.registry import Kind
 from semidp.publish.statistics.setting import Chosen, Panel, Setting, Shape
 from semidp.publish.written_values import check_level, text, texts
 

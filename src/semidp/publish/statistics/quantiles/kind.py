@@ -73,11 +73,11 @@ from semidp.publish.statistics.protocol.requests import (
     require_budget,
 )
 from semidp.publish.statistics.protocol.statistic import (
+    Kind,
     PublishedStatistic,
     Sentences,
     publish_statistic,
 )
-from semidp.publish.statistics.registry import Kind
 from semidp.publish.statistics.setting import Chosen, Panel, Setting, Shape
 
 HALF = Fraction(1, 2)

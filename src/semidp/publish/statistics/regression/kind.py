@@ -75,11 +75,11 @@ from semidp.publish.statistics.protocol.requests import (
     member,
 )
 from semidp.publish.statistics.protocol.statistic import (
+    Kind,
     PublishedStatistic,
     Sentences,
     publish_statistic,
 )
-from semidp.publish.statistics.registry import Kind
 from semidp.publish.statistics.regression.linear import (
     LinearFit,
     Moments,

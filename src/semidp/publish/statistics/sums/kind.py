@@ -70,11 +70,11 @@ from semidp.publish.statistics.outcomes.population import Comparison
 from semidp.publish.statistics.outcomes.request import Statistic, StatisticRequest, optional_text
 from semidp.publish.statistics.protocol.requests import Forecast
 from semidp.publish.statistics.protocol.statistic import (
+    Kind,
     PublishedStatistic,
     Sentences,
     publish_statistic,
 )
-from semidp.publish.statistics.registry import Kind
 from semidp.publish.statistics.setting import Chosen, Panel, Setting, Shape
 
 

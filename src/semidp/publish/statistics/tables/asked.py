@@ -228,11 +228,6 @@ class TablesAsked(Request):
         return len(self.tables) == 1
 
     @property
-    def every_table(self) -> tuple[TableRequest, ...]:
-        """Its tables, whatever they count."""
-        return self.tables
-
-    @property
     def only(self) -> TableRequest:
         """The table of a request for one."""
         (table,) = self.tables

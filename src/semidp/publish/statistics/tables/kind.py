@@ -31,7 +31,7 @@ from semidp.publish.results.published_table import (
 from semidp.publish.statistics.parts import BY_PARTS, Partition, refuse_changed
 from semidp.publish.statistics.protocol.requests import Request, RequestMeasurement, require_budget
 from semidp.publish.statistics.protocol.results import calibrate_named
-from semidp.publish.statistics.registry import Kind
+from semidp.publish.statistics.protocol.statistic import Kind
 from semidp.publish.statistics.setting import Chosen, Panel, Setting, Shape
 from semidp.publish.statistics.tables.asked import TableRequest, measurements_stem, with_numbers
 from semidp.publish.statistics.tables.by_parts.cut_tables import (
@@ -189,11 +189,13 @@ def _list_fits(
     fitted.
     """
     if isinstance(request, LinkedTablesRequest):
+        asked = request.every_table
         entries = [*entry["members"]["tables"], *entry["units"]["tables"]]
     else:
+        asked = request.tables
         entries = [entry] if request.is_single_table else entry["tables"]
     fits = []
-    for table, part in zip(request.every_table, entries, strict=True):
+    for table, part in zip(asked, entries, strict=True):
         fitted = Fitted(**part["fit"])
         if fitted.kind != table.fit:
             raise ValueError("a table has the numbers that its plan asks for")

@@ -29,6 +29,7 @@ from semidp.publish.results.published_table import (
 from semidp.publish.size_agreement import TopCode, add_quarters_feature, assemble_tables
 from semidp.publish.statistics.protocol.results import mechanism_fields
 from semidp.publish.statistics.tables import linked_words
+from semidp.publish.statistics.tables.asked import TableRequest
 from semidp.publish.statistics.tables.by_parts.cut_tables import (
     linked_columns,
     residuals_from_json,
@@ -91,6 +92,11 @@ class PublishedLinked(PublishedCells):
     def tables(self) -> tuple[PublishedTable, ...]:
         """The tables of both kinds."""
         return (*self.members, *self.units)
+
+    @property
+    def asked(self) -> tuple[TableRequest, ...]:
+        """The tables of both kinds as they were asked for."""
+        return self.request.every_table
 
     def every_table(self) -> tuple[PublishedTable, ...]:
         """Return the tables of members, then those of units."""

@@ -82,7 +82,7 @@ class PublishedCells(Published):
     @property
     def asked(self) -> tuple[TableRequest, ...]:
         """The tables as they were asked for."""
-        every: tuple[TableRequest, ...] = self.request.every_table
+        every: tuple[TableRequest, ...] = self.request.tables
         return every
 
     def held_tables(self) -> tuple[PublishedTable, ...]:
