@@ -50,13 +50,13 @@ from semidp.publish.fitting.tables import fit_table
 from semidp.publish.linked_mechanism import LinkedMechanism
 from semidp.publish.pipeline import Prepared
 from semidp.publish.plan import Plan
+from semidp.publish.recheck_results import differences, short
 from semidp.publish.release_value import ReleaseValue
 from semidp.publish.selection import AUTO
 from semidp.publish.sources.opening import open_source
 from semidp.publish.sources.reader import Reader
 from semidp.publish.statistics.protocol.requests import Request
 from semidp.publish.statistics.protocol.results import Published
-from semidp.publish.statistics.recheck_findings import differences, short
 
 
 @dataclass(frozen=True, eq=False)

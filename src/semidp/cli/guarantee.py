@@ -42,9 +42,9 @@ from semidp.promise.tradeoff.smooth import ZCDP, Gaussian
 from semidp.publish.plan import AdjacencyChoice, Plan, adjacency_from
 from semidp.publish.plan_settings import declare_features, read_margins, read_text
 from semidp.publish.presentation import report_words
+from semidp.publish.recheck_results import no_stronger
 from semidp.publish.settings import Given
 from semidp.publish.side_information import change
-from semidp.publish.statistics.recheck_findings import no_stronger
 from semidp.publish.statistics.setting import split_names
 
 DEFAULT_TARGET = Fraction(1, 10**10)

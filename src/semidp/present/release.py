@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from semidp.inference.independence import Independence
     from semidp.inference.measured import Cells
     from semidp.inference.records.synthetic import SyntheticRecords
+    from semidp.publish.recheck_results import Findings
     from semidp.publish.results.cells import StoredFiles
     from semidp.publish.results.grids import Section
-    from semidp.publish.statistics.recheck_findings import Findings
 
 
 @dataclass(frozen=True, eq=False, repr=False)

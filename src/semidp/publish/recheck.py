@@ -22,7 +22,16 @@ from semidp.publish.linked_survey import stated_totals_differ
 from semidp.publish.pipeline import versions
 from semidp.publish.plan import Plan
 from semidp.publish.presentation import AS_USUAL, WORKBOOK
-from semidp.publish.recheck_results import check_result, compare_parts, file_differences
+from semidp.publish.recheck_results import (
+    Findings,
+    check_result,
+    compare_guarantees,
+    compare_parts,
+    differences,
+    file_differences,
+    same,
+    short,
+)
 from semidp.publish.release_files import (
     REPORT,
     ReleaseFiles,
@@ -37,14 +46,7 @@ from semidp.publish.sdmx import STRUCTURE
 from semidp.publish.signing import SIGNATURE, SUMS
 from semidp.publish.sources.opening import Source
 from semidp.publish.statistics.parts import PARTS
-from semidp.publish.statistics.recheck_findings import (
-    Findings,
-    Trust,
-    compare_guarantees,
-    differences,
-    same,
-    short,
-)
+from semidp.publish.statistics.protocol.results import Trust
 from semidp.publish.statistics.registry import result_keys
 from semidp.publish.survey import public_scope, read_schema
 

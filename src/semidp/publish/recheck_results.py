@@ -11,25 +11,128 @@ import hashlib
 import io
 import math
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from semidp.promise.documents import read_plain
 from semidp.promise.mechanisms.branch_noise import Cut
 from semidp.promise.mechanisms.mechanism import Mechanism
 from semidp.promise.mechanisms.residual_noise import ResidualMechanism
+from semidp.promise.tradeoff.function import Tradeoff
 from semidp.publish.release_value import ReleaseValue
 from semidp.publish.results.cells import Columns, Form
 from semidp.publish.results.columns import different_column, equal_numbers
+from semidp.publish.results.grids import edge_cells
 from semidp.publish.results.published_table import FittedTable, PublishedTable
 from semidp.publish.selection import NAMES
-from semidp.publish.statistics.parts import PARTS, Part, Partition, part_folder, part_path
+from semidp.publish.statistics.parts import (
+    PARTS,
+    Part,
+    Partition,
+    PartTable,
+    part_folder,
+    part_path,
+)
 from semidp.publish.statistics.protocol.requests import Request
-from semidp.publish.statistics.protocol.results import Published, noise_name
-from semidp.publish.statistics.recheck_findings import CLOSE, Findings, close, compare_guarantees
+from semidp.publish.statistics.protocol.results import CLOSE, Published, noise_name
+
+
+@dataclass(eq=False)
+class Findings:
+    """What a recheck has found so far.
+
+    Parameters
+    ----------
+    same_software
+        Whether the solvers are those that made the release, by what it says: then ties come out
+        alike.
+    """
+
+    same_software: bool = False
+    wrong: list[str] = field(default_factory=list)
+    trusted: dict[str, list[str]] = field(default_factory=dict)
+
+    def trust(self, what: str, *fields: str) -> None:
+        """Note that something is believed."""
+        if fields:
+            self.trusted.setdefault(what, []).extend(fields)
+
+
+def compare_guarantees(stated: Tradeoff, proven: Tradeoff) -> str | None:
+    """Say how a stated guarantee differs from the proven one; None where it does not."""
+    if not no_stronger(stated, proven):
+        return "a stronger guarantee"
+    if not no_stronger(proven, stated):
+        return "a weaker guarantee"
+    return None
+
+
+def differences(stated: Any, again: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:
+    """Yield the fields in which plain values differ, with both values; numbers may differ by
+    rounding.
+
+    >>> list(differences({"a": 1, "b": {"c": 2}}, {"a": 1, "b": {"c": 3}}))
+    [('b.c', 2, 3)]
+    """
+    if isinstance(stated, Mapping) and isinstance(again, Mapping):
+        for key in dict.fromkeys((*again, *stated)):
+            yield from differences(
+                stated.get(key), again.get(key), f"{path}.{key}" if path else str(key)
+            )
+    # Lists of different lengths have no pairs: they are one difference, told below.
+    elif isinstance(stated, list) and isinstance(again, list) and len(stated) == len(again):
+        for one, other in zip(stated, again, strict=True):
+            yield from differences(one, other, path)
+    elif not same(stated, again):
+        yield path, stated, again
+
+
+def short(value: Any) -> str:
+    """Return a value as a sentence quotes it, cut to sixty characters."""
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def no_stronger(stated: Tradeoff, proven: Tradeoff) -> bool:
+    """Whether a stated curve claims no more than the proven one."""
+    return stated == proven or proven >= stated
+
+
+def close(one: ArrayLike, other: ArrayLike, tolerance: float = CLOSE) -> bool:
+    """Whether two arrays agree but for rounding, relative to the largest number of the second.
+
+    >>> close([1.0, 1e6], [1.5, 1e6]), close([1.0, 2.0], [1.5, 2.0])
+    (True, False)
+    """
+    left, right = np.asarray(one, dtype=float), np.asarray(other, dtype=float)
+    if left.shape != right.shape:
+        return False
+    # Small numbers carry the rounding of the large ones that they were computed with.
+    size = float(np.nanmax(np.abs(right), initial=0.0))
+    return bool(
+        np.allclose(left, right, rtol=tolerance, atol=tolerance * max(size, 1e-300), equal_nan=True)
+    )
+
+
+def same(one: Any, other: Any) -> bool:
+    """Whether two plain values are the same, numbers but for rounding.
+
+    >>> same({"rho": 0.5}, {"rho": 0.5 + 1e-12}), same(True, 1)
+    (True, False)
+    """
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
+    # Python takes True for 1, and a reader does not.
+    if isinstance(one, bool) or isinstance(other, bool):
+        return one is other
+    if isinstance(one, (int, float)) and isinstance(other, (int, float)):
+        return math.isclose(one, other, rel_tol=CLOSE)
+    return bool(one == other)
+
 
 _FIT_FIELDS = ("method", "bound", "optimal", "note")
 """What is stated of a fit and follows from nothing but fitting again."""
@@ -234,7 +337,26 @@ def _compare_list(part: Part, table: PublishedTable) -> list[str]:
         return [f"another distance of {table.name} from what was measured than it has"]
     if told.fitted.kind != table.fitted.kind:
         return [f"another kind of numbers of {table.name} than it has"]
-    return [] if told.matches_errors(table) else [f"other errors of {table.name} than it has"]
+    return [] if matches_errors(told, table) else [f"other errors of {table.name} than it has"]
+
+
+def matches_errors(told: PartTable, table: PublishedTable) -> bool:
+    """Whether the errors that are told of a table in a part are those of its cells."""
+    follows = PartTable.from_table(table)
+    if not close(
+        [told.largest_standard_error, told.variance],
+        [follows.largest_standard_error, follows.variance],
+    ):
+        return False
+    # Files hold the ends of intervals to six digits. A whole number is told apart alike before
+    # and after; a real one on the edge may not be.
+    edges = 0 if table.counts.dtype.kind == "i" else int(edge_cells(table).sum())
+    stated, counted = told.cells, follows.cells
+    return (
+        stated.noisy == counted.noisy
+        and abs(stated.dominated - counted.dominated) <= edges
+        and close([stated.smallest_standard_error], [counted.smallest_standard_error])
+    )
 
 
 def file_differences(folder: Path, name: str, columns: Columns, digest: str) -> Iterator[str]:

@@ -36,6 +36,7 @@ from semidp.publish.presentation import (
     Presentation,
     check_installed,
 )
+from semidp.publish.recheck_results import Findings
 from semidp.publish.release_value import SOURCES, ReleaseValue
 from semidp.publish.results.cells import METADATA, Columns, Form, StoredFiles, csvw, form_named
 from semidp.publish.results.grids import Section
@@ -49,7 +50,6 @@ from semidp.publish.statistics.parts import (
     Part,
     Partition,
 )
-from semidp.publish.statistics.recheck_findings import Findings
 from semidp.publish.statistics.registry import (
     always_listed,
     result_keys,

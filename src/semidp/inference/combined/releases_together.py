@@ -41,7 +41,7 @@ from semidp.promise.spaces.linked import UNIT, LinkedDataspace
 from semidp.promise.tradeoff.budget import approximate
 from semidp.publish.pipeline import versions
 from semidp.publish.plan import AdjacencyChoice, LinkedUnits, Plan, chosen_adjacency
-from semidp.publish.recheck_results import check_fits
+from semidp.publish.recheck_results import Findings, check_fits, close, differences, short
 from semidp.publish.release_files import ReleaseFiles
 from semidp.publish.release_value import ReleaseValue
 from semidp.publish.results.cells import Columns, Form, PublishedColumns, StoredFiles, named_files
@@ -54,7 +54,6 @@ from semidp.publish.results.published_table import (
 )
 from semidp.publish.results.texts import error_text, more
 from semidp.publish.statistics.protocol.results import Noise, Published
-from semidp.publish.statistics.recheck_findings import Findings, close, differences, short
 from semidp.publish.statistics.tables.error_words import misses_totals
 from semidp.publish.statistics.tables.linked_published import COMMAND_PREFIX, UNITS_PREFIX
 from semidp.publish.survey import find_semi_adjacency

@@ -20,9 +20,8 @@ from semidp.promise.schema.features import Feature
 from semidp.promise.schema.schema import Schema
 from semidp.promise.spaces.dataspace import Dataspace
 from semidp.publish.results.cells import Form, StoredFiles
-from semidp.publish.results.grids import edge_cells, faint_cells
+from semidp.publish.results.grids import faint_cells
 from semidp.publish.results.published_table import Fitted, PublishedTable, is_size
-from semidp.publish.statistics.recheck_findings import close
 
 BY_PARTS = "partitioned"
 """What release.json calls the list of results that were carried out part by part."""
@@ -85,24 +84,6 @@ class PartTable:
             largest_standard_error=float(errors.max(initial=0.0)),
             variance=float(np.square(errors).sum()),
             cells=NoisyCells.from_table(table),
-        )
-
-    def matches_errors(self, table: PublishedTable) -> bool:
-        """Whether the errors that it states are those of a table's cells."""
-        follows = PartTable.from_table(table)
-        if not close(
-            [self.largest_standard_error, self.variance],
-            [follows.largest_standard_error, follows.variance],
-        ):
-            return False
-        # Files hold the ends of intervals to six digits. A whole number is told apart alike before
-        # and after; a real one on the edge may not be.
-        edges = 0 if table.counts.dtype.kind == "i" else int(edge_cells(table).sum())
-        stated, counted = self.cells, follows.cells
-        return (
-            stated.noisy == counted.noisy
-            and abs(stated.dominated - counted.dominated) <= edges
-            and close([stated.smallest_standard_error], [counted.smallest_standard_error])
         )
 
     @classmethod

@@ -32,7 +32,6 @@ from semidp.publish.results.texts import CLAIM_TEXTS, scale_text
 from semidp.publish.selection import select_mechanism
 from semidp.publish.statistics.parts import Part, Partition
 from semidp.publish.statistics.protocol.requests import require_budget
-from semidp.publish.statistics.recheck_findings import CLOSE, Trust
 
 if TYPE_CHECKING:
     from semidp.publish.statistics.protocol.requests import Request
@@ -41,6 +40,30 @@ if TYPE_CHECKING:
 NOISY = ("noisy", "steps_")
 """What the names of columns begin with that hold measured values: always the last of a file."""
 _SAME_SCALE = 1e-9  # relative: two calibrations of one budget differ by no more
+
+
+CLOSE = 1e-6
+"""Relative: what was rounded in print or by another machine's arithmetic."""
+
+
+@dataclass(frozen=True)
+class Trust:
+    """A statement of a release that nothing in it confirms.
+
+    Parameters
+    ----------
+    what
+        What is believed, in a sentence.
+    fields
+        Where it is stated: fields of release.json, ``file column``, or files.
+    """
+
+    what: str
+    fields: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as plain values."""
+        return {"what": self.what, "fields": list(self.fields)}
 
 
 @dataclass(frozen=True)

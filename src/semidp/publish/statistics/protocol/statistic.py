@@ -23,8 +23,7 @@ from semidp.publish.statistics.protocol.requests import (
     RequestMeasurement,
     read_entries,
 )
-from semidp.publish.statistics.protocol.results import Published, mechanism_fields
-from semidp.publish.statistics.recheck_findings import Trust
+from semidp.publish.statistics.protocol.results import Published, Trust, mechanism_fields
 from semidp.publish.statistics.setting import Chosen, Setting
 
 _SHOWN_ROWS = 12  # on a terminal

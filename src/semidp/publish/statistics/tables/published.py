@@ -36,9 +36,9 @@ from semidp.publish.statistics.parts import BY_PARTS
 from semidp.publish.statistics.protocol.requests import require_budget
 from semidp.publish.statistics.protocol.results import (
     Published,
+    Trust,
     mechanism_fields,
 )
-from semidp.publish.statistics.recheck_findings import Trust
 from semidp.publish.statistics.tables import words
 from semidp.publish.statistics.tables.asked import TableRequest, TablesAsked
 from semidp.publish.statistics.tables.by_parts.cut_tables import (
