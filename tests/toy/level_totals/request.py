@@ -41,7 +41,6 @@ class LevelTotalRequest(OwnBudget):
 
     key: ClassVar[str] = "level_total"
     list_key: ClassVar[str] = "level_totals"
-    _written: ClassVar[tuple[str, ...]] = ("name", "feature", "budget", "mechanism")
     _needs: ClassVar[Mapping[str, str]] = {"feature": '"…"'}
 
     feature: str

@@ -160,10 +160,6 @@ class DistributionRequest(ValuesRequest):
         "why quantiles were read off a distribution": "answers",
     }
     most_steps: ClassVar[int] = 100
-    _written: ClassVar[tuple[str, ...]] = (
-        *("name", "outcome", "probabilities", "lines"),
-        *("by", "budget", "mechanism", "level", "answers", "answered"),
-    )
 
     outcome: Outcome = field(converter=checked_outcome)
     by: tuple[Margin, ...] = field(default=None, converter=group_margins)

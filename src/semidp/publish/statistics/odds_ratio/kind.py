@@ -231,15 +231,6 @@ class OddsRatioRequest(OwnBudget):
     key: ClassVar[str] = "odds_ratio"
     list_key: ClassVar[str] = "odds_ratios"
     mechanism: ClassVar[str] = AUTO
-    _written: ClassVar[tuple[str, ...]] = (
-        "name",
-        "rows",
-        "columns",
-        "strata",
-        "alternative",
-        "level",
-        "budget",
-    )
     _needs: ClassVar[Mapping[str, str]] = {"rows": '"…"', "columns": '"…"'}
 
     rows: str = field(converter=_feature)
@@ -323,11 +314,6 @@ class OddsRatioRequest(OwnBudget):
         """Return the test of the measured x11."""
         assert isinstance(mechanism, CanonicalMechanism)
         return publish_odds_ratio(self, mechanism, measured)
-
-    @classmethod
-    def _fields(cls, value: Mapping[str, Any]) -> dict[str, Any]:
-        fields = super()._fields(value)
-        return {name: part for name, part in fields.items() if name in cls._written}
 
 
 ALTERNATIVE = Setting(

@@ -213,7 +213,7 @@ class OutcomeRequest(OwnBudget):
             ]
         return (
             {**fields, "confidence": Confidence.from_json(value)}
-            if "confidence" in cls._written
+            if "confidence" in cls._written()
             else fields
         )
 
@@ -347,16 +347,6 @@ class StatisticRequest(GroupedRequest):
     """What requests for sums, means and proportions by groups share: their fields, and how their
     noise is forecast.
     """
-
-    _written: ClassVar[tuple[str, ...]] = (
-        "name",
-        "statistic",
-        "outcome",
-        "by",
-        "budget",
-        "mechanism",
-        "confidence",
-    )
 
     statistic: Statistic = field(converter=statistic_from)
     outcome: Outcome = field(converter=checked_outcome)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar, cast
 
 import numpy as np
-from attrs import evolve
+from attrs import evolve, fields
 from numpy.typing import NDArray
 
 from semidp.errors import InputError
@@ -364,17 +364,21 @@ class PlanEntry:
     __slots__ = ()
 
     key: ClassVar[str]
-    _written: ClassVar[tuple[str, ...]]
-    """The fields in the order of an entry."""
     _needs: ClassVar[Mapping[str, str]]
     """What an entry must have, and how that is written."""
     _several_keys: ClassVar[Mapping[str, Sequence[str]]] = {"budget": BUDGET_KEYS}
     """The keys of the fields that an entry spreads over several."""
 
+    @classmethod
+    def _written(cls) -> list[str]:
+        """The fields in the order of an entry: its name first."""
+        names = [field.name for field in fields(cast(Any, cls))]
+        return ["name", *(name for name in names if name != "name")]
+
     def to_json(self) -> dict[str, Any]:
         """Return the request as plain values: what is not asked for is left out."""
         entry: dict[str, Any] = {}
-        for name in self._written:
+        for name in self._written():
             entry |= self._entry(name, getattr(self, name))
         return entry
 
@@ -391,7 +395,7 @@ class PlanEntry:
     def _keys(cls) -> set[str]:
         """The keys that an entry may have."""
         keys: set[str] = set()
-        for name in cls._written:
+        for name in cls._written():
             keys.update(cls._several_keys.get(name, (name,)))
         return keys
 
@@ -407,9 +411,9 @@ class PlanEntry:
 
     @classmethod
     def _fields(cls, value: Mapping[str, Any]) -> dict[str, Any]:
-        fields = {name: value[name] for name in cls._written if name in value}
-        fields["budget"] = Budget.from_plan_keys(value)
-        return fields
+        given = {name: value[name] for name in cls._written() if name in value}
+        given["budget"] = Budget.from_plan_keys(value)
+        return given
 
 
 class OwnBudget(PlanEntry, Request):

@@ -376,17 +376,6 @@ class QuantileRequest(ValuesRequest):
         **ValuesRequest.trusted_fields,
         "which ranks the choices of quantiles aimed at": "level",
     }
-    _written: ClassVar[tuple[str, ...]] = (
-        "name",
-        "outcome",
-        "probabilities",
-        "by",
-        "budget",
-        "level",
-        "sampling",
-        "mechanism",
-        "answered",
-    )
 
     outcome: Outcome = field(converter=checked_outcome)
     by: tuple[Margin, ...] = field(default=None, converter=group_margins)

@@ -274,19 +274,6 @@ class RegressionRequest(OutcomeRequest):
 
     key: ClassVar[str] = "regression"
     list_key: ClassVar[str] = "regressions"
-    _written: ClassVar[tuple[str, ...]] = (
-        *(
-            "name",
-            "model",
-            "outcome",
-            "factors",
-            "interactions",
-            "coding",
-            "budget",
-            "mechanism",
-            "confidence",
-        ),
-    )
     _needs: ClassVar[Mapping[str, str]] = {"column": '"…"', "factors": '["…", …]'}
 
     outcome: Outcome = field(converter=checked_outcome)

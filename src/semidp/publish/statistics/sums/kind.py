@@ -308,7 +308,6 @@ class GroupRequest(StatisticRequest):
 
     key: ClassVar[str] = "group"
     list_key: ClassVar[str] = "groups"
-    _written: ClassVar[tuple[str, ...]] = (*StatisticRequest._written, "answered")
 
     answered: str | None = field(default=None, converter=optional_text)
 

@@ -74,15 +74,6 @@ class TableRequest(PlanEntry):
     """
 
     key: ClassVar[str] = "table"
-    _written: ClassVar[tuple[str, ...]] = (
-        "name",
-        "features",
-        "budget",
-        "mechanism",
-        "fit",
-        "weight",
-        "target_error",
-    )
     _needs: ClassVar[Mapping[str, str]] = {"features": '["…", …]'}
 
     features: tuple[str, ...] = field(converter=_table_features)
