@@ -8,7 +8,6 @@ import math
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from functools import lru_cache, singledispatch
-from typing import Any
 
 import numpy as np
 import scipy
@@ -314,9 +313,7 @@ def residual_half_widths(
     shape = tuple(columns.shape[1] for columns in distinct)
     variance, distance = np.zeros(shape), np.zeros(shape)
     for view, square in sigma2.items():
-        sizes = _outer(distinct, view, _size)
-        squares = _outer(distinct, view, _square)
-        scales = _outer(distinct, view, _scale)
+        sizes, squares, scales = _multiply_families(distinct, view)
         variance += float(square) * squares
         # The narrowest law is the farthest from a normal one: its distance bounds those of the
         # others.
@@ -379,40 +376,23 @@ def _terms(
     return terms
 
 
-def _outer(families: Sequence[NDArray[np.int64]], view: View, part: Any) -> NDArray[np.float64]:
-    """Array with one axis for each feature: the product over the features of `part`, a number for
-    each node.
+def _multiply_families(
+    families: Sequence[NDArray[np.int64]], view: View
+) -> tuple[Floats, Floats, Floats]:
+    """Arrays with one axis for each feature: ``Σ |weight|`` and ``Σ weight²`` of a cell, and the
+    factor by which the residual was multiplied.
     """
-    result = np.ones(())
+    sizes, squares, scales = np.ones(()), np.ones(()), np.ones(())
     for counts, depth in zip(families, view, strict=True):
-        siblings = np.ones(counts.shape[1])
-        if depth:
-            siblings = counts[depth - 1].astype(float)
+        siblings = counts[depth - 1].astype(float) if depth else np.ones(counts.shape[1])
         share = 1 / counts[depth:].astype(float).prod(axis=0)
-        result = np.multiply.outer(result, part(siblings, share, depth))
-    return np.asarray(result)
-
-
-def _size(
-    siblings: NDArray[np.float64], share: NDArray[np.float64], depth: int
-) -> NDArray[np.float64]:
-    """``Σ |weight|`` along one feature."""
-    return share * 2 * (1 - 1 / siblings) if depth else share
-
-
-def _square(
-    siblings: NDArray[np.float64], share: NDArray[np.float64], depth: int
-) -> NDArray[np.float64]:
-    """``Σ weight²`` along one feature."""
-    square = share**2
-    return square * (1 - 1 / siblings) if depth else square
-
-
-def _scale(
-    siblings: NDArray[np.float64], share: NDArray[np.float64], depth: int
-) -> NDArray[np.float64]:
-    """Factor by which the residual was multiplied, along one feature: the number of siblings."""
-    return siblings
+        size, square = share, share**2
+        if depth:  # centred: a node has the weight 1 - 1/c, and each sibling -1/c
+            size, square = share * 2 * (1 - 1 / siblings), square * (1 - 1 / siblings)
+        sizes = np.multiply.outer(sizes, size)
+        squares = np.multiply.outer(squares, square)
+        scales = np.multiply.outer(scales, siblings)
+    return sizes, squares, scales
 
 
 def cell_errors(mechanism: Mechanism, number: int = 0) -> dict[str, float]:

@@ -9,7 +9,6 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
-import numpy as np
 from attrs import evolve
 
 from semidp.errors import InputError, Refused, did_you_mean
@@ -20,7 +19,7 @@ from semidp.promise.schema.schema import Schema, no_column
 from semidp.promise.spaces.dataspace import Dataspace, Margin, normalize_margins
 from semidp.promise.spaces.linked import LinkedDataspace, Quarters
 from semidp.publish.plan import LinkedUnits, Plan, UnitFeature
-from semidp.publish.resources import ResourceEstimate
+from semidp.publish.resources import ResourceEstimate, count_part_cells
 from semidp.publish.results.cells import Form
 from semidp.publish.sources.linked_records import (
     Joining,
@@ -357,22 +356,10 @@ def linked_needs(
         schema = dataspace.schema
         sizes += [schema.restrict(table.features).size for table in tables]
         if partition is not None:
-            in_part += _largest_part(schema, Cut.from_name(schema, partition), tables)
+            cut = Cut.from_name(schema, partition)
+            in_part += int(count_part_cells(schema, cut, tables).max())
     whole = ResourceEstimate.from_sizes(sizes, form=form)
     return whole if partition is None else replace(whole, largest=in_part)
-
-
-def _largest_part(schema: Schema, cut: Cut, tables: Sequence[TableRequest]) -> int:
-    """The cells of the largest part of the tables that reach below a cut."""
-    chain = cut.chain(schema)
-    parts = np.zeros(chain.size(cut.depth), dtype=np.int64)
-    for table in tables:
-        view = schema.view(table.features)
-        if cut.reaches(view):
-            deepest = view[cut.axis]
-            other_cells = schema.grid.count_margin_cells(view) // chain.size(deepest)
-            parts += chain.children(cut.depth, deepest) * other_cells
-    return int(parts.max())
 
 
 def _refuse_memory(

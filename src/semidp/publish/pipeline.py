@@ -417,10 +417,7 @@ def _in_one_piece(
     if folder is not None:
         schema, shown = prepared.scope.dataspace.schema, options.resolved_presentation
         refuse_files(prepared.plan, schema, folder, form, presentation=shown)
-    if options.resolved_presentation.workbook:
-        refuse_sheets(prepared.plan, prepared.scope.dataspace)
-    if options.resolved_presentation.places is not None:
-        refuse_map(options.resolved_presentation.places, prepared.scope.dataspace)
+    refuse_presentation(prepared, options.resolved_presentation)
     options.tell((*lookalikes(prepared.scope.dataspace.schema), *options.review(prepared.scope)))
     session = None if ledger is None else Session()
     with charge_told(ledger):
@@ -439,6 +436,14 @@ def _in_one_piece(
         if ledger is not None and session is not None:
             ledger.finish(session, release.measured_digest)
     return release
+
+
+def refuse_presentation(prepared: Prepared, shown: Presentation) -> None:
+    """Refuse a workbook or a map that cannot hold what is released, while nothing is charged."""
+    if shown.workbook:
+        refuse_sheets(prepared.plan, prepared.scope.dataspace)
+    if shown.places is not None:
+        refuse_map(shown.places, prepared.scope.dataspace)
 
 
 def measure_prepared(

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from semidp.errors import InputError
 from semidp.promise.mechanisms.branch_noise import Cut
@@ -241,6 +242,21 @@ def _other_disk(plan: Plan, schema: Schema) -> int:
     return disk
 
 
+def count_part_cells(schema: Schema, cut: Cut, tables: Sequence[Any]) -> NDArray[np.int64]:
+    """Return the cells of each part, of those tables that reach below a cut."""
+    chain = cut.chain(schema)
+    parts = np.zeros(chain.size(cut.depth), dtype=np.int64)
+    for table in tables:
+        view = schema.view(table.features)
+        if cut.reaches(view):
+            deepest = view[cut.axis]
+            other_cells = schema.grid.count_margin_cells(view) // chain.size(deepest)
+            sizes = chain.children(cut.depth, deepest) * other_cells
+            refuse_cells([int(sizes.max())])
+            parts += sizes
+    return parts
+
+
 def part_needs(
     plan: Plan, schema: Schema, cut: Cut, jobs: int = 1, form: Form | None = None
 ) -> ResourceEstimate:
@@ -257,18 +273,10 @@ def part_needs(
     >>> part_needs(plan, schema, Cut(0, 1)).largest, estimate_resources(plan, schema).largest
     (1000000, 10000000)
     """
-    chain = cut.chain(schema)
-    parts = np.zeros(chain.size(cut.depth), dtype=np.int64)
-    above = 0
-    for table in plan.tables:
-        view = schema.view(table.features)
-        above += schema.grid.count_margin_cells(cut.coarsen_view(view))
-        if cut.reaches(view):
-            other_cells = schema.grid.count_margin_cells(view) // chain.size(view[cut.axis])
-            sizes = chain.children(cut.depth, view[cut.axis]) * other_cells
-            refuse_cells([int(sizes.max())])
-            parts += sizes
+    views = [schema.view(table.features) for table in plan.tables]
+    above = sum(schema.grid.count_margin_cells(cut.coarsen_view(view)) for view in views)
     refuse_cells([above])
+    parts = count_part_cells(schema, cut, plan.tables)
     whole = ResourceEstimate.from_sizes(
         (schema.restrict(table.features).size for table in plan.tables), form=form
     )

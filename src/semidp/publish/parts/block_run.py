@@ -42,11 +42,11 @@ from semidp.publish.pipeline import (
     charge_ledger,
     charge_told,
     open_records,
+    refuse_presentation,
 )
 from semidp.publish.plan import Plan
 from semidp.publish.presentation import Presentation
 from semidp.publish.release_files import ReleaseFiles, release_files
-from semidp.publish.resources import refuse_map
 from semidp.publish.results.cells import Form, StoredFiles, form_named
 from semidp.publish.results.place_maps import PlaceMap
 from semidp.publish.statistics.parts import (
@@ -135,9 +135,7 @@ def _prepare(
         return prepare_whole(plan, data, options), None
     source = opened.enter_context(open_records(plan, data))
     run = prepare_parts(plan, source, partition, jobs=options.jobs, memory=options.memory)
-    places = options.resolved_presentation.places
-    if places is not None:
-        refuse_map(places, run.scope.dataspace)
+    refuse_presentation(run, options.resolved_presentation)
     choose_runner(source, options.jobs)  # refuses while nothing is charged
     return run, source
 

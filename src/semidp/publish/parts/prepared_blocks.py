@@ -30,11 +30,11 @@ from semidp.publish.folders import Unfinished, durable
 from semidp.publish.linked_survey import linked_survey
 from semidp.publish.missing_outcomes import advise_on_missing
 from semidp.publish.parts.runners import InOnePiece
-from semidp.publish.pipeline import Prepared, RunOptions, calibrate, prepare
+from semidp.publish.pipeline import Prepared, RunOptions, calibrate, prepare, refuse_presentation
 from semidp.publish.plan import Plan
 from semidp.publish.presentation import Presentation
 from semidp.publish.release_files import read_scope, scope_json
-from semidp.publish.resources import refuse_files, refuse_map, refuse_sheets
+from semidp.publish.resources import refuse_files
 from semidp.publish.results.cells import Form
 from semidp.publish.selection import with_exact_claim
 from semidp.publish.sources.reader import cut_to_available
@@ -287,11 +287,7 @@ def prepare_parts(
 def prepare_whole(plan: Plan, data: Any, options: RunOptions) -> PreparedBlocks:
     """Prepare a plan that is carried out in one piece: everything is one block."""
     prepared = prepare(plan, data, memory=options.memory)
-    shown = options.resolved_presentation
-    if shown.workbook:
-        refuse_sheets(prepared.plan, prepared.scope.dataspace)
-    if shown.places is not None:
-        refuse_map(shown.places, prepared.scope.dataspace)
+    refuse_presentation(prepared, options.resolved_presentation)
     alike = tuple(lookalikes(prepared.scope.dataspace.schema))
     return _as_one_block(prepared, prepared.values, alike)
 
