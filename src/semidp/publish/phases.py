@@ -35,7 +35,7 @@ from semidp.publish.level_bins import (
     is_ordered,
     name_bins,
 )
-from semidp.publish.pipeline import Prepared, RunOptions, calibrate
+from semidp.publish.pipeline import Prepared, calibrate
 from semidp.publish.plan import Plan
 from semidp.publish.results.published_table import file_stem
 from semidp.publish.sources.reader import Reader
@@ -208,26 +208,6 @@ class PairsToCome:
         for request, mechanism in prepared.calibrated_requests[len(first) :]:
             values.append(request.read(reader, scope, mechanism.space))  # type: ignore[arg-type]
         return replace(prepared, values=tuple(values)), moved
-
-    def measure(
-        self, first: Prepared, measured: Sequence[Measurement], options: RunOptions
-    ) -> tuple[Prepared, list[Measurement]]:
-        """Measure the pairs, once the first phase is; return the whole release, and what was
-        measured of all of it.
-        """
-        prepared, moved = self.prepare_pairs(first.plan.requests, first.mechanisms, measured)
-        every = []
-        for (request, mechanism), values, place in zip(
-            prepared.calibrated_requests, prepared.values, itertools.count()
-        ):
-            if place < len(moved):
-                private = measured[place].private
-                every.append(mechanism.restore_measurement(moved[place], private))
-                continue
-            options.progress(f"measuring {request.name}", 0, None)
-            noisy = mechanism.reporting(options.progress)
-            every.append(noisy.measure(values, options.words))
-        return prepared, every
 
 
 def _order_levels(

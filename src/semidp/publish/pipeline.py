@@ -425,7 +425,9 @@ def _in_one_piece(
         # stands.
         entry, measurements = measure_prepared(prepared, options, ledger, session)
         if prepared.later is not None:
-            prepared, measurements = prepared.later.measure(prepared, measurements, options)
+            later, first = prepared.later, (prepared.plan.requests, prepared.mechanisms)
+            prepared, moved = later.prepare_pairs(*first, measurements)
+            measurements = _draw(prepared, options, moved)
         # The confidential values end here, and so does the memory that they take.
         prepared = replace(prepared, values=())
         measured = map(RequestMeasurement, prepared.mechanisms, measurements)
@@ -452,18 +454,27 @@ def measure_prepared(
     """Charge what is prepared, then draw all noise; return the ledger's entry and what was
     measured.
     """
-    progress, randomness = options.progress, options.words
     with charge_told(ledger):
         # Charged before the first random number: a run that dies in between has spent its share,
         # which is the safe side.
         entry = charge_ledger(prepared, ledger, options.label, session)
-        measurements = []
-        for (request, mechanism), values in zip(
-            prepared.calibrated_requests, prepared.values, strict=True
-        ):
-            progress(f"measuring {request.name}", 0, None)
-            measurements.append(mechanism.reporting(progress).measure(values, randomness))
-    return entry, measurements
+        return entry, _draw(prepared, options)
+
+
+def _draw(
+    prepared: Prepared, options: RunOptions, moved: Sequence[NDArray[np.int64]] = ()
+) -> list[Measurement]:
+    """Draw all noise; the first requests may be measured already, in an earlier phase."""
+    progress, randomness = options.progress, options.words
+    measurements = []
+    pairs = zip(prepared.calibrated_requests, prepared.values, strict=True)
+    for place, ((request, mechanism), values) in enumerate(pairs):
+        if place < len(moved):
+            measurements.append(mechanism.restore_measurement(moved[place], randomness.secure))
+            continue
+        progress(f"measuring {request.name}", 0, None)
+        measurements.append(mechanism.reporting(progress).measure(values, randomness))
+    return measurements
 
 
 def charge_ledger(

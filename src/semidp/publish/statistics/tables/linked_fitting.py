@@ -53,7 +53,7 @@ def refuse_unfitted(mechanism: LinkedMechanism) -> None:
 def fitted_kinds(
     mechanism: LinkedMechanism,
     residuals: tuple[dict[View, Floats], dict[View, Floats]],
-    fit_kinds: tuple[list[FitKind], list[FitKind]],
+    fit_kinds: Sequence[list[FitKind]],
     progress: Progress,
 ) -> tuple[list[Fit], list[Fit]]:
     """Return whole numbers for the tables of members and of units.

@@ -214,23 +214,6 @@ def _kind_json(noise: ResidualMechanism, tables: Sequence[PublishedTable]) -> di
     return {**residuals_json(noise), "tables": [table.to_json() for table in tables]}
 
 
-LinkedFits = tuple[list[Fit], list[Fit]]
-"""How tables of members and of units were fitted."""
-
-
-def linked_fits(
-    request: "LinkedTablesRequest",
-    mechanism: LinkedMechanism,
-    measured: Measurement,
-    progress: Progress,
-) -> LinkedFits:
-    """Fit whole numbers to what was measured, once both kinds agree."""
-    residuals = mechanism.agreement.residuals(*mechanism.space.split(measured.projected))
-    of_members = [table.fit for table in request.members]
-    of_units = [table.fit for table in request.units]
-    return fitted_kinds(mechanism, residuals, (of_members, of_units), progress)
-
-
 def published_linked(
     request: "LinkedTablesRequest",
     mechanism: LinkedMechanism,
@@ -249,8 +232,10 @@ def published_linked(
     every_fit: Sequence[Fit] = stored
     fitted_units: tuple[Fit, ...] | None = None
     if not stored:
-        fits = linked_fits(request, mechanism, measured, progress)
-        every_fit, fitted_units = (*fits[0], *fits[1]), tuple(fits[1])
+        kinds = (request.members, request.units)
+        fit_kinds = [[table.fit for table in tables] for tables in kinds]
+        of_members, of_units = fitted_kinds(mechanism, residuals, fit_kinds, progress)
+        every_fit, fitted_units = (*of_members, *of_units), tuple(of_units)
     names = [table.name for table in request.every_table]
     estimates = []
     for kind, of_kind in zip(space.kinds, residuals, strict=True):

@@ -44,9 +44,7 @@ from semidp.publish.statistics.tables.asked import TableRequest, TablesAsked
 from semidp.publish.statistics.tables.by_parts.cut_tables import (
     RESIDUAL_FIELDS,
     residual_columns,
-    residual_faults,
     residuals_json,
-    within_claim,
 )
 from semidp.publish.statistics.tables.fitting import fitted_tables
 from semidp.publish.statistics.tables.words import PublishedCells
@@ -228,15 +226,20 @@ class PublishedTables(PublishedCells):
         """Return the mechanism whose noise was drawn: on residuals as it states it."""
         if self.residuals is None:
             return super().sampling_mechanism(needed)
-        return within_claim(self.residuals)
+        recorded = self.residuals
+        return recorded if recorded.spent <= recorded.precision else None
 
     def faults(self, mechanism: Mechanism) -> Iterator[str]:
         """Say where it records another mechanism, or less noise, than the one that its plan
         gives.
         """
         yield from super().faults(mechanism)
-        if self.residuals is not None and isinstance(mechanism, ResidualMechanism):
-            yield from residual_faults(self.residuals, mechanism)
+        recorded = self.residuals
+        if recorded is None or not isinstance(mechanism, ResidualMechanism):
+            return
+        # Noise may be placed otherwise than it would be today.
+        if recorded.spent > max(recorded.precision, mechanism.precision):
+            yield "it records less noise on some residual than its plan needs"
 
     def fitted_tables(self) -> list[FittedTable]:
         """Return its tables with what they were fitted to: their estimates, or noisy cells."""

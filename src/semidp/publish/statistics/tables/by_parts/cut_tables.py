@@ -7,7 +7,7 @@ and is put together again, and where the rows of each part lie.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -59,19 +59,6 @@ def residuals_json(mechanism: ResidualMechanism) -> dict[str, Any]:
             for view, square in mechanism.sigma2.items()
         ],
     }
-
-
-def within_claim(recorded: ResidualMechanism) -> ResidualMechanism | None:
-    """Return recorded noise on residuals, if it costs no more than it claims; else None."""
-    return recorded if recorded.spent <= recorded.precision else None
-
-
-def residual_faults(recorded: ResidualMechanism, needed: ResidualMechanism) -> Iterator[str]:
-    """Say where less noise is recorded than the claim needs: it may be placed otherwise than it
-    would be today.
-    """
-    if recorded.spent > max(recorded.precision, needed.precision):
-        yield "it records less noise on some residual than its plan needs"
 
 
 def residuals_from_json(
