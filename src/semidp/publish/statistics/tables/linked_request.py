@@ -46,9 +46,10 @@ from semidp.publish.statistics.tables.linked_published import (
     LINKED_MEASUREMENTS,
     UNITS_PREFIX,
     PublishedLinked,
+    linked_forecasts,
+    noise_lines,
     published_linked,
 )
-from semidp.publish.statistics.tables.linked_words import linked_forecasts, noise_lines
 
 if TYPE_CHECKING:
     from semidp.publish.statistics.tables.by_parts.cut_tables import TableBlocks
