@@ -35,6 +35,7 @@ from semidp.publish.sources.conditions import quote_column
 from semidp.publish.sources.duck import quoted_text
 from semidp.publish.sources.opening import KEEPS_NOTHING, Source
 from semidp.publish.sources.reader import Reader, cut_to_available
+from semidp.publish.written_values import is_number
 
 _TOTALS = {
     "total",
@@ -424,7 +425,7 @@ def formulas(schema: Schema) -> tuple[str, ...]:
     for feature in schema.features:
         words += [feature.name, *feature.levels]
     starts = ("=", "+", "-", "@", "\t", "\r")
-    risky = [word for word in words if word.startswith(starts) and not _is_number(word)]
+    risky = [word for word in words if word.startswith(starts) and not is_number(word)]
     if not risky:
         return ()
     and_more = f" and {len(risky) - 1} more" if len(risky) > 1 else ""
@@ -434,14 +435,6 @@ def formulas(schema: Schema) -> tuple[str, ...]:
             " formula: import them as text, or rename the level."
         ),
     )
-
-
-def _is_number(word: str) -> bool:
-    try:
-        float(word)
-    except ValueError:
-        return False
-    return True
 
 
 def lookalikes(schema: Schema) -> tuple[str, ...]:

@@ -30,6 +30,19 @@ def text(value: Any, what: str) -> str:
     return str(value)
 
 
+def is_number(word: str) -> bool:
+    """Whether a text is a number to Python.
+
+    >>> is_number("-1e3"), is_number("1,000")
+    (True, False)
+    """
+    try:
+        float(word)
+    except ValueError:
+        return False
+    return True
+
+
 def is_unicode(word: str) -> bool:
     """Whether text can be written as UTF-8; Python reads other bytes of file names as lone
     surrogates.

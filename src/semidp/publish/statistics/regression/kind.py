@@ -90,7 +90,7 @@ from semidp.publish.statistics.regression.linear import (
 from semidp.publish.statistics.regression.logistic import LogisticFit, joint_counts
 from semidp.publish.statistics.regression.routes import route_values
 from semidp.publish.statistics.setting import Chosen, Panel, Setting, Shape
-from semidp.publish.written_values import texts
+from semidp.publish.written_values import is_number, texts
 
 _MANY_NUMBERS = 20  # levels that are numbers, from which on a factor is taken for a measured one
 
@@ -198,7 +198,7 @@ def continuous_factors(terms: Sequence[str], factors: Sequence[str]) -> list[str
     for factor in factors:
         start = f"{factor}="
         levels = [term.removeprefix(start) for term in terms if term.startswith(start)]
-        if len(levels) < _MANY_NUMBERS or not all(map(_is_number, levels)):
+        if len(levels) < _MANY_NUMBERS or not all(map(is_number, levels)):
             continue
         warnings.append(
             f"{factor} has {len(levels)} coefficients, one for each number that occurs: give it"
@@ -207,14 +207,6 @@ def continuous_factors(terms: Sequence[str], factors: Sequence[str]) -> list[str
             " promises beside the exact totals."
         )
     return warnings
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 class Model(StrEnum):
