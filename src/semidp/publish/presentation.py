@@ -7,13 +7,16 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from semidp.errors import InputError, Refused, did_you_mean
 from semidp.promise.exact import count_noun
 from semidp.promise.spaces.adjacency import Adjacency
 from semidp.promise.spaces.protection import AdjacencyWords, BallWords, ExchangeWords, in_brackets
 from semidp.publish.results.place_maps import PlaceMap
+
+if TYPE_CHECKING:
+    from semidp.publish.results.grids import Cell, Total
 
 WORKBOOK = "tables.xlsx"
 """What the workbook of a release is called."""
@@ -27,18 +30,6 @@ MOST_ROWS = 2**20 - 1
 _LONGEST = 10_000  # characters of a title or a note
 _MOST_NOTES = 100
 _MOST_ROUNDED = 10**9
-
-
-class ShownCount(Protocol):
-    """A count on a page, as text."""
-
-    @property
-    def count(self) -> str:
-        """The number as published."""
-
-    @property
-    def exact(self) -> bool:
-        """Whether it has no error."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,7 +100,7 @@ class Presentation:
             if number is not None and not (type(number) is int and 1 <= number <= _MOST_ROUNDED):
                 raise InputError(f"{words} a whole number from 1 on, not {number!r}")
 
-    def count(self, published: "ShownCount") -> str:
+    def count(self, published: "Cell | Total") -> str:
         """Return a published count as the page shows it: rounded to the nearest multiple, halves
         up, but for an exact one.
         """

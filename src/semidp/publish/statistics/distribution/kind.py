@@ -69,7 +69,6 @@ from semidp.publish.statistics.protocol.requests import (
     NO_RECORD,
     Forecast,
     Request,
-    StatisticForecast,
     checked_budget,
     file_name,
     mechanism_name,
@@ -231,7 +230,7 @@ class DistributionRequest(ValuesRequest):
         if len(sizes):
             said = self._forecast_text(int(sizes[len(sizes) // 2]), **widths)
         numbers = {**widths, "level": number(self.level)}
-        return (StatisticForecast(self.name, self.features, said, numbers),)
+        return (Forecast(self.name, self.features, said, numbers),)
 
     def _forecast_text(self, typical: int, half_width: float, widest: float, band: float) -> str:
         """Say how far off a share and a quantile would be, with a group of typical size."""

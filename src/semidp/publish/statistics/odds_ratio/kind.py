@@ -37,7 +37,6 @@ from semidp.publish.statistics.protocol.requests import (
     Forecast,
     OwnBudget,
     RequestMeasurement,
-    StatisticForecast,
     checked_budget,
     file_name,
     member,
@@ -295,7 +294,7 @@ class OddsRatioRequest(OwnBudget):
             for ratio, chance in zip(ratios, power, strict=True)
         ]
         numbers = {"standard_deviation": deviation, "power": chances}
-        return (StatisticForecast(self.name, self.features, said, numbers),)
+        return (Forecast(self.name, self.features, said, numbers),)
 
     def read(
         self, reader: Reader, scope: Scope, space: QuerySpace

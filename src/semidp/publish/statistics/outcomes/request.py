@@ -27,7 +27,6 @@ from semidp.publish.statistics.protocol.requests import (
     Forecast,
     OwnBudget,
     Request,
-    StatisticForecast,
     checked_budget,
     file_name,
     mechanism_name,
@@ -397,7 +396,7 @@ class StatisticRequest(GroupedRequest):
         said, numbers = describe_errors(errors, str(self.statistic), *ends)
         values = {"statistic": str(self.statistic), **measured, **numbers}
         line = f"{said}{further}" if errors.size else NO_RECORD
-        return (StatisticForecast(self.name, self.features, line, values),)
+        return (Forecast(self.name, self.features, line, values),)
 
     def noise_lines(self, mechanism: Mechanism, foreseen: Sequence[Any]) -> list[str]:
         """Say with what noise the sums behind it would be measured, and how far off that leaves

@@ -37,35 +37,6 @@ if TYPE_CHECKING:
     from semidp.publish.statistics.protocol.results import Published
 
 
-class Forecast(Protocol):
-    """Something that a request would publish, before anything is drawn: from public values
-    alone.
-    """
-
-    listed: ClassVar[str]
-    """The list that it is in, in a document for machines: ``tables`` or ``statistics``."""
-    by_cells: ClassVar[bool]
-    """Whether it is a table of counts, which a page shows cell by cell."""
-
-    @property
-    def name(self) -> str:
-        """What it is called."""
-
-    @property
-    def features(self) -> tuple[str, ...]:
-        """The features that it is by."""
-
-    @property
-    def label(self) -> str:
-        """What it is about, by which plans are compared."""
-
-    def line(self) -> str:
-        """Say how far off it would be."""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as plain values."""
-
-
 def noise_values(mechanism: Mechanism) -> dict[str, Any]:
     """Return the noise of a mechanism as plain values, with the unit that it is in unless it counts
     records.
@@ -84,13 +55,14 @@ Choice = TypeVar("Choice", bound=StrEnum)
 
 
 @dataclass(frozen=True)
-class StatisticForecast:
-    """How far a statistic would be off, before anything is drawn.
+class Forecast:
+    """How far something that a request would publish is off, before anything is drawn: from public
+    values alone.
 
     Parameters
     ----------
     name, features
-        What the statistic is called, and the features that it is by.
+        What it is called, and the features that it is by.
     said
         How far off it would be, in words.
     numbers
@@ -98,12 +70,12 @@ class StatisticForecast:
 
     Examples
     --------
-    >>> StatisticForecast("median-pay", ("ward",), "3 ranks off", {"rank_error": 3}).to_json()
+    >>> Forecast("median-pay", ("ward",), "3 ranks off", {"rank_error": 3}).to_json()
     {'name': 'median-pay', 'features': ['ward'], 'rank_error': 3}
     """
 
     listed: ClassVar[str] = "statistics"
-    by_cells: ClassVar[bool] = False
+    """The list that it is in, in a document for machines: of tables, or of statistics."""
 
     name: str
     features: tuple[str, ...]

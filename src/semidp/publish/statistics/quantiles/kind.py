@@ -66,7 +66,6 @@ from semidp.publish.statistics.outcomes.request import (
 from semidp.publish.statistics.protocol.requests import (
     NO_RECORD,
     Forecast,
-    StatisticForecast,
     checked_budget,
     file_name,
     member,
@@ -444,7 +443,7 @@ class QuantileRequest(ValuesRequest):
         """Return by how many ranks the choices would be off."""
         ranks = most_rank_error(mechanism)
         said = NO_RECORD if ranks is None else ranks_text(ranks)
-        return (StatisticForecast(self.name, self.features, said, {"rank_error": ranks}),)
+        return (Forecast(self.name, self.features, said, {"rank_error": ranks}),)
 
     @property
     def asked_quantiles(self) -> tuple[Fraction, ...]:

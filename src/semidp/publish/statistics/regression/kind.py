@@ -68,7 +68,6 @@ from semidp.publish.statistics.outcomes.request import (
 )
 from semidp.publish.statistics.protocol.requests import (
     Forecast,
-    StatisticForecast,
     checked_budget,
     file_name,
     mechanism_name,
@@ -392,7 +391,7 @@ class RegressionRequest(OutcomeRequest):
         }
         if self.binary:
             said, numbers["at_even_odds"] = f"{said}, at even odds", True
-        return (StatisticForecast(self.name, self.features, said, numbers),)
+        return (Forecast(self.name, self.features, said, numbers),)
 
     def noise_lines(self, mechanism: Mechanism, foreseen: Sequence[Any]) -> list[str]:
         """Say with what noise the sums behind it would be measured, and how far off that leaves

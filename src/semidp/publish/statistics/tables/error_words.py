@@ -2,7 +2,7 @@
 report, in a warning.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import sqrt
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -26,6 +26,7 @@ from semidp.publish.results.texts import (
     short_text,
     within_text,
 )
+from semidp.publish.statistics.protocol.requests import Forecast
 from semidp.publish.statistics.tables.asked import TableRequest
 
 if TYPE_CHECKING:
@@ -224,21 +225,12 @@ _SWEEPS = 60
 _CLOSE = 1e-6
 
 
-@dataclass(frozen=True)
-class TableForecast:
+class TableForecast(Forecast):
     """What one table would look like.
 
-    Parameters
-    ----------
-    name, features, cells
-        What it is called, its features, and how many cells it has.
-    errors
-        The standard errors of a cell and the half-widths of its 95% interval: typical, least and
-        largest.
-    expected
-        The smallest, median and largest count to be expected.
-    dominated
-        The share of cells whose expected count is smaller than what the noise hides.
+    Its numbers are the cells; the standard errors of a cell and the half-widths of its 95%
+    interval; the counts to be expected; and the share of cells whose expected count is smaller than
+    what the noise hides.
 
     Examples
     --------
@@ -249,76 +241,39 @@ class TableForecast:
     ...     "narrowest": 2.352,
     ...     "widest": 2.352,
     ... }
-    >>> TableForecast(
-    ...     "table",
-    ...     ("sex",),
-    ...     2,
-    ...     errors,
-    ...     {"smallest": 0.0, "median": 40.0, "largest": 90.0},
-    ...     0.25,
-    ... ).line()
+    >>> _describe_cells(errors, 40.0, 0.25)
     'standard error 1.2 per cell, 95% within ±2.352 (expected counts about 40; noise dominates 25%
     of the cells)'
     """
 
     listed: ClassVar[str] = "tables"
-    by_cells: ClassVar[bool] = True
-
-    name: str
-    features: tuple[str, ...]
-    cells: int
-    errors: dict[str, float]
-    expected: dict[str, float]
-    dominated: float
 
     @property
     def label(self) -> str:
         """What it is about, by which plans are compared: its features."""
         return " by ".join(self.features)
 
-    def line(self) -> str:
-        """Say how large the errors are beside the counts."""
-        if not self.errors["largest"]:
-            return "exact: the published totals fix every cell"
-        expected = f"expected counts about {short_text(self.expected['median'])}"
-        if self.dominated:
-            expected += f"; noise dominates {share_text(self.dominated)} of the cells"
-        return f"{errors_text(self.errors)} ({expected})"
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as plain values."""
-        return {
-            "name": self.name,
-            "features": list(self.features),
-            "cells": self.cells,
-            "errors": self.errors,
-            "expected": self.expected,
-            "dominated": self.dominated,
-        }
-
     def shared_json(self) -> dict[str, Any]:
         """Return it as plain values, of a table that shares a budget."""
+        errors = self.numbers["errors"]
         # Large tables have no intervals.
-        widths: dict[str, Any] = {
-            name: self.errors[name] for name in ("narrowest", "widest") if name in self.errors
-        }
+        widths = {name: errors[name] for name in ("narrowest", "widest") if name in errors}
         return {
             **self.to_json(),
-            "smallest_standard_error": self.errors["smallest"],
-            "largest_standard_error": self.errors["largest"],
-            "rms_standard_error": self.errors["standard_error"],
+            "smallest_standard_error": errors["smallest"],
+            "largest_standard_error": errors["largest"],
+            "rms_standard_error": errors["standard_error"],
             **widths,
         }
 
     def shared_line(self) -> str:
         """Say how large the errors of a table are that shares a budget."""
-        low = error_text(self.errors["smallest"])
-        high = error_text(self.errors["largest"])
+        errors = self.numbers["errors"]
+        low, high = error_text(errors["smallest"]), error_text(errors["largest"])
         span = high if low == high else f"{low} to {high}"
-        errors = f"standard error {span} per cell"
-        if "widest" in self.errors:
-            errors += f", 95% {within_text(self.errors, error_text)}"
-        return f"{self.name}: {errors}, {count_noun(self.cells, 'cell')}"
+        within = f", 95% {within_text(errors, error_text)}" if "widest" in errors else ""
+        cells = count_noun(self.numbers["cells"], "cell")
+        return f"{self.name}: standard error {span} per cell{within}, {cells}"
 
 
 def forecasts(
@@ -343,7 +298,19 @@ def _forecast(table: TableRequest, errors: dict[str, float], scope: Scope) -> Ta
     expected = {"smallest": float(counts.min())}
     expected["median"] = float(np.median(counts))
     expected["largest"] = float(counts.max())
-    return TableForecast(table.name, table.features, size, errors, expected, dominated)
+    said = _describe_cells(errors, expected["median"], dominated)
+    numbers = {"cells": size, "errors": errors, "expected": expected, "dominated": dominated}
+    return TableForecast(table.name, table.features, said, numbers)
+
+
+def _describe_cells(errors: Mapping[str, float], count: float, dominated: float) -> str:
+    """Say how large the errors are beside the counts."""
+    if not errors["largest"]:
+        return "exact: the published totals fix every cell"
+    expected = f"expected counts about {short_text(count)}"
+    if dominated:
+        expected += f"; noise dominates {share_text(dominated)} of the cells"
+    return f"{errors_text(errors)} ({expected})"
 
 
 def expected_counts(dataspace: Dataspace) -> NDArray[np.float64]:

@@ -39,7 +39,7 @@ from semidp.publish.results.published_table import (
 )
 from semidp.publish.results.texts import error_text
 from semidp.publish.size_agreement import TopCode, add_quarters_feature, assemble_tables
-from semidp.publish.statistics.protocol.requests import StatisticForecast
+from semidp.publish.statistics.protocol.requests import Forecast
 from semidp.publish.statistics.protocol.results import mechanism_fields
 from semidp.publish.statistics.tables.asked import TableRequest
 from semidp.publish.statistics.tables.by_parts.cut_tables import (
@@ -391,11 +391,10 @@ def linked_noise_from_json(entry: Mapping[str, Any], space: LinkedSpace) -> Link
     return LinkedMechanism(space, members, units)
 
 
-class LinkedForecast(StatisticForecast):
+class LinkedForecast(Forecast):
     """What one of several linked tables would look like: from public values alone."""
 
     listed: ClassVar[str] = "tables"
-    by_cells: ClassVar[bool] = True
 
 
 def linked_forecasts(
