@@ -383,9 +383,9 @@ class PlanEntry:
 
     @classmethod
     def _fields(cls, value: Mapping[str, Any]) -> dict[str, Any]:
-        given = {name: value[name] for name in cls._written() if name in value}
-        given["budget"] = Budget.from_plan_keys(value)
-        return given
+        entries = {name: value[name] for name in cls._written() if name in value}
+        entries["budget"] = Budget.from_plan_keys(value)
+        return entries
 
 
 class OwnBudget(PlanEntry, Request):

@@ -111,7 +111,7 @@ class PublishedLinked(PublishedCells):
         return (*self.members, *self.units)
 
     @property
-    def asked(self) -> tuple[TableRequest, ...]:
+    def asked_tables(self) -> tuple[TableRequest, ...]:
         """The tables of both kinds as they were asked for."""
         return self.request.every_table
 

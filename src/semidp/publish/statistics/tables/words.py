@@ -80,7 +80,7 @@ class PublishedCells(Published):
         return None if self.blocks is None else self.blocks.depth
 
     @property
-    def asked(self) -> tuple[TableRequest, ...]:
+    def asked_tables(self) -> tuple[TableRequest, ...]:
         """The tables as they were asked for."""
         every: tuple[TableRequest, ...] = self.request.tables
         return every
@@ -237,13 +237,13 @@ class PublishedCells(Published):
             else:
                 left.append(file)
         if left:
-            rest = f"the same of the next table, and so on: {count_noun(len(left), 'file')}"
-            words.insert(_LISTED_TABLES, (left[0], rest))
+            told = f"the same of the next table, and so on: {count_noun(len(left), 'file')}"
+            words.insert(_LISTED_TABLES, (left[0], told))
         return words
 
     def missed_totals(self) -> Iterator[str]:
         """Name the tables that were asked for in whole numbers and have none with all totals."""
-        asked = {table.name for table in self.asked if table.fit is FitKind.integer}
+        asked = {table.name for table in self.asked_tables if table.fit is FitKind.integer}
         for table in self.every_table():
             if table.name in asked and table.fitted.kind != FitKind.integer:
                 yield misses_totals(table.name)
