@@ -63,14 +63,6 @@ _MEANINGS = {
     "noisy_count": "the count with the noise that was drawn",
     "noisy_steps": "the noisy sum as drawn, in steps of the grid above the lower bound",
     "entry": "the position in what was measured",
-    "lower": "the lower end of an interval for the value of these records",
-    "upper": "the upper end of an interval for the value of these records",
-    "population_lower": (
-        "the lower end of an interval for the population that the records were drawn from"
-    ),
-    "population_upper": (
-        "the upper end of an interval for the population that the records were drawn from"
-    ),
     "noisy": "the entry with the noise that was drawn",
 }
 """What columns mean that several statistics have; a statistic says itself what its own mean."""

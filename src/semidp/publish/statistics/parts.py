@@ -179,8 +179,9 @@ class Partition:
 
     @property
     def folder(self) -> Path:
-        """The folder of the release; asked for where it is known."""
-        assert self.place is not None, "parts are read from the folder of a release"
+        """The folder of the release; refused where it is not known."""
+        if self.place is None:
+            raise InputError("parts are read from the folder of a release, which is not known")
         return self.place
 
     def files(self, part: Part) -> StoredFiles:
