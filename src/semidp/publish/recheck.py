@@ -366,7 +366,7 @@ class _Check:
         for result, entry, computed in zip(results, entries, expected, strict=True):
             who = f"{result.name!r}"
             told = any(sentence.startswith(f"{who} ") for sentence in self.findings.wrong)
-            noise_fields = ("guarantee", *result.noise_fields, *result.compared_fields)
+            noise_fields = ("guarantee", "noise", *result.compared_fields)
             for path, said, follows in differences(entry, computed):
                 if told and path.startswith(noise_fields):
                     continue

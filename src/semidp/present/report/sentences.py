@@ -529,7 +529,7 @@ class Outlook:
 
     def beside_tables(self) -> list[tuple[str, str]]:
         """Return the name of everything that is no table, and how far off it would be."""
-        no_tables = [forecast for forecast in self.forecasts if forecast.listed != "tables"]
+        no_tables = [forecast for forecast in self.forecasts if forecast.listed == Forecast.listed]
         return [(forecast.name, forecast.line()) for forecast in no_tables]
 
 

@@ -133,18 +133,9 @@ class Published(DataFrames):
 
     key: ClassVar[str]
     """What release.json calls the list of results of this kind."""
-    noise_fields: ClassVar[tuple[str, ...]] = (
-        "noise.mechanism",
-        "noise.scale",
-        "noise.claim",
-        "noise.expected_l2",
-        "noise.law",
-        "noise.sigma2",
-    )
-    """Fields of its entry in release.json that follow from the noise: said once where the noise is
-    not right."""
     compared_fields: ClassVar[tuple[str, ...]] = ()
-    """Further fields of its noise, which are compared by what they cost."""
+    """Fields of its entry in release.json, besides noise and guarantee, that follow from the noise:
+    said once where the noise is not right."""
     counts_cells: ClassVar[bool] = False
     """Whether it measures cells of tables of counts, which several releases are combined by."""
 

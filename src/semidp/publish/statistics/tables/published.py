@@ -35,7 +35,6 @@ from semidp.publish.results.published_table import (
 from semidp.publish.statistics.parts import BY_PARTS
 from semidp.publish.statistics.protocol.requests import require_budget
 from semidp.publish.statistics.protocol.results import (
-    Published,
     Trust,
     mechanism_fields,
 )
@@ -103,8 +102,7 @@ class PublishedTables(PublishedCells):
 
     key: ClassVar[str] = ALONE
     counts_cells: ClassVar[bool] = True
-    noise_fields: ClassVar[tuple[str, ...]] = (*Published.noise_fields, "one_by_one_l2")
-    compared_fields: ClassVar[tuple[str, ...]] = RESIDUAL_FIELDS
+    compared_fields: ClassVar[tuple[str, ...]] = (*RESIDUAL_FIELDS, "one_by_one_l2")
 
     request: TablesAsked
     tables: tuple[PublishedTable, ...]
