@@ -39,14 +39,14 @@ class TwoPhases:
         features = [Feature(name, labels) for name, labels in LEVELS.items()]
         adjacency = "exchange" if relation == "exchange" else "worst-case"
         self.plan = Plan([], exact, features, adjacency=adjacency, microdata=asked)
-        measure = PairsToCome.measure
+        prepare = PairsToCome.prepare_pairs
 
-        def measure_after_transcript(later, first, measured, options):
-            self.published.append([each.noisy for each in measured])
-            self.transcript = self.transcript or measured
-            return measure(later, first, self.transcript if self.is_forced else measured, options)
+        def prepare_after_transcript(later, first, mechanisms, noisy):
+            self.published.append([each.noisy for each in noisy])
+            self.transcript = self.transcript or noisy
+            return prepare(later, first, mechanisms, self.transcript if self.is_forced else noisy)
 
-        monkeypatch.setattr(PairsToCome, "measure", measure_after_transcript)
+        monkeypatch.setattr(PairsToCome, "prepare_pairs", prepare_after_transcript)
 
     def run(self, records):
         """Release the microdata of some records with the same random words."""
