@@ -8,6 +8,7 @@ LOCK   := requirements.lock
 TESTLOCK := requirements-test.lock
 # Versions alone: pip accepts no hashes next to an editable package or an extra that is not locked.
 PINS   := build/constraints.txt
+ATHERIS := build/atheris
 PIP_QUIET := -m pip install --quiet --disable-pip-version-check
 PIP_LOCKED := $(PIP_QUIET) --require-hashes -r
 PIP_PINNED := $(PIP_QUIET) -c $(PINS)
@@ -57,8 +58,16 @@ test-long: $(TESTS)  ## all other cases: brute force, audits with the most sampl
 	SEMIDP_KILLS=200 $(QUICKLY) $(BIN)/python -m pytest tests/cli/test_kills.py
 	SEMIDP_KILLS=20 $(QUICKLY) $(BIN)/python -m pytest tests/partitions/test_unfinished.py -k kills
 
-fuzz: $(TESTS)  ## 100,000 hostile inputs, others every time (about a quarter of an hour on two cores)
+# atheris stays out of the environment that everything else runs in; it has wheels for Linux alone.
+$(ATHERIS): | $(TESTS)
+	$(BIN)/python $(PIP_QUIET) --target $@ 'atheris>=3,<4' || { rm -rf $@; echo "atheris does not install here: set ATHERIS= to fuzz without it"; exit 2; }
+
+fuzz: $(TESTS) $(ATHERIS)  ## 100,000 hostile inputs, others every time (about a quarter of an hour on two cores), then five minutes by coverage
 	SEMIDP_FUZZ=82 $(QUICKLY) $(BIN)/python -m pytest -n 2 tests/fuzz
+ifneq ($(ATHERIS),)
+	PYTHONPATH=$(ATHERIS) $(QUICKLY) $(BIN)/python -m tests.fuzz.guided releases build/fuzz/releases 240
+	PYTHONPATH=$(ATHERIS) $(QUICKLY) $(BIN)/python -m tests.fuzz.guided workbooks build/fuzz/workbooks 60
+endif
 
 mutants: $(TESTS)  ## every arithmetic and comparison operator of costs, norms, scales, conversions and charges replaced: who notices? (more than an hour on an idle core)
 	$(QUICKLY) $(BIN)/python -m tests.mutants.mutate

@@ -139,23 +139,26 @@ def fuzz(examples: int) -> Callable[[Any], Any]:
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A folder with data, a ledger, and releases of every kind."""
-    folder = tmp_path_factory.mktemp("fuzz")
+    """A folder with data, a ledger, and releases of every kind, which is the current one."""
+    before = Path.cwd()
+    try:
+        yield fill_place(tmp_path_factory.mktemp("fuzz"))
+    finally:
+        os.chdir(before)
+
+
+def fill_place(folder: Path) -> Path:
     people = [
         f"{s},{r},{a},{a % 2},{r}{a % 3}"
         for s, r, a in zip("fmmfmf" * 6, "nsnssn" * 6, range(36), strict=True)
     ]
     (folder / "people.csv").write_text("\n".join(["sex,region,age,paid,town", *people]) + "\n")
     (folder / "plan.toml").write_text(PLAN)
-    before = Path.cwd()
     os.chdir(folder)
-    try:
-        assert run(["ledger", "book.json", "--rho", "9"]) == 0
-        for name, words in RELEASES.items():
-            assert run(["release", "people.csv", *words, "--out", name, "--quiet"]) == 0
-        yield folder
-    finally:
-        os.chdir(before)
+    assert run(["ledger", "book.json", "--rho", "9"]) == 0
+    for name, words in RELEASES.items():
+        assert run(["release", "people.csv", *words, "--out", name, "--quiet"]) == 0
+    return folder
 
 
 TABLE = ("--table", "sex,region", "--invariant", "sex", "--invariant", "region")
