@@ -84,3 +84,12 @@ def test_the_page_of_licenses_lists_what_is_locked() -> None:
     assert [name for name, _, _ in rows] == list(pins(USERS))
     assert all(version in pins(USERS)[name] for name, version, _ in rows)
     assert not [name for name, _, license_ in rows if license_ in ("not stated", "")]
+
+
+def test_actions_of_workflows_are_pinned_to_a_commit() -> None:
+    texts = [path.read_text() for path in (ROOT / ".github" / "workflows").glob("*.yml")]
+    used = re.findall(r"uses: *(\S+)(.*)", "".join(texts))
+    assert len(used) >= 9
+    for action, version in used:
+        assert re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40}", action), action
+        assert re.fullmatch(r" +# v[0-9]+\.[0-9]+\.[0-9]+", version), action
