@@ -10,6 +10,7 @@ import functools
 import hashlib
 import itertools
 import json
+import math
 import random
 import sys
 from collections import Counter, defaultdict
@@ -19,6 +20,8 @@ from pathlib import Path
 from typing import Any
 
 import mpmath
+import numpy as np
+from scipy.optimize import linprog
 
 from tests.checker.brute_force import World, replaced, residual, table, vector_change
 
@@ -242,6 +245,83 @@ def make_sums() -> Iterator[Case]:
                     squares = max(squares, int(sum(k * k for k in counts)))
                 del found["linf"]
                 yield {**case, "by": groups, **found, "ranks": ranks, "ranks_squared": squares}
+
+
+def make_moments() -> Iterator[Case]:
+    """Moments of designs whose sums and products are published, with an outcome of 0 to `steps`."""
+    one, either = ([], ["1"]), ([0], ["0", "1"])
+    third = [([0], ["0", "1", "0"]), ([0], ["0", "0", "1"])]
+    designs: list[tuple[list[int], list[list[int]], list[Any]]] = [
+        ([2], [[0]], [one, either]),
+        ([2], [[0]], [one, ([0], ["-1", "1"])]),
+        ([2], [[0]], [one, ([0], ["1/2", "-1/3"])]),
+        ([3], [[0]], [one, *third]),
+        ([3], [[0]], [([0], ["-1", "0", "1"])]),
+        ([2, 2], [[0], [1]], [one, either]),
+        ([2, 2], [[0, 1]], [one, either, ([1], ["0", "1"]), ([0, 1], ["0", "0", "0", "1"])]),
+        ([2, 2], [[0, 1]], [one, ([0], ["-1", "1"]), ([1], ["-1", "2"])]),
+    ]
+    for (sizes, margins, columns), steps in itertools.product(designs, (1, 2)):
+        whole = math.lcm(*(Fraction(v).denominator for _, values in columns for v in values))
+        for promise in ("1", "2", "3", "exchange"):
+            if promise == "3" and len(sizes) > 1:
+                continue
+
+            def add(record: Record, seen: Any = (sizes, columns, whole)) -> dict[Any, int]:
+                sizes, columns, whole = seen
+                moments = {}
+                for place, (features, values) in enumerate(columns):
+                    cell = 0
+                    for f in features:
+                        cell = cell * sizes[f] + record[f]
+                    moments[place] = int(Fraction(values[cell]) * whole) * record[-1]
+                return moments
+
+            pairs = list_pairs([*sizes, steps + 1], margins, promise)
+            found = norms(change(pair, add) for pair in pairs)
+            del found["linf"]
+            case = {"levels": sizes, "margins": margins, "promise": promise, "steps": steps}
+            listed = [{"features": features, "values": values} for features, values in columns]
+            yield {**case, "columns": listed, **found}
+
+
+def make_hulls(rng: random.Random) -> Iterator[Case]:
+    """The norm whose unit ball is the hull of all moves of a table, at sums of a few moves."""
+    spaces = [*MARGINS[:8], ([4, 4], [[0], [1]]), ([3, 5], [[0], [1]]), ([2, 4], [[0]])]
+    for sizes, margins in spaces:
+        promises = {2: ["2", "3", "exchange"], 1: ["1", "2", "3", "exchange"]}.get(len(margins))
+        promises = promises or ["1", "3", "exchange"]
+        for promise in [*promises, "4"] if sizes[0] == 2 and len(margins) == 2 else promises:
+            cells = [*itertools.product(*map(range, sizes))]
+            moves = set()
+            for pair in list_pairs(sizes, margins, promise):
+                difference = moved(pair)
+                moves.add(tuple(difference[cell] for cell in cells))
+            several = sorted(move for move in moves if any(move))
+            for count in (1, 2, 3, 3):
+                chosen = rng.choices(several, k=count)
+                table = [sum(column) for column in zip(*chosen, strict=True)]
+                if not any(table):
+                    continue
+                case = {"levels": sizes, "margins": margins, "promise": promise, "table": table}
+                yield {**case, "norm": str(find_norm(table, several))}
+
+
+def find_norm(table: list[int], moves: list[tuple[int, ...]]) -> Fraction:
+    """The least sum of weights of moves that add up to a table. A solver proposes the weights and
+    the dual, which are proved in fractions.
+    """
+    answer = linprog([1] * len(moves), A_eq=np.transpose(moves), b_eq=table)
+    weights = [Fraction(float(w)).limit_denominator(1000) for w in answer.x]
+    dual = [Fraction(float(y)).limit_denominator(1000) for y in answer.eqlin.marginals]
+    for cell, value in enumerate(table):
+        used = [w * move[cell] for w, move in zip(weights, moves, strict=True) if w]
+        assert sum(used) == value
+    assert min(weights) >= 0
+    assert max(sum(map(Fraction.__mul__, dual, map(Fraction, move))) for move in moves) <= 1
+    norm = sum(weights, Fraction(0))
+    assert sum(y * value for y, value in zip(dual, table, strict=True)) == norm
+    return norm
 
 
 def make_residuals() -> Iterator[Case]:
@@ -569,6 +649,11 @@ FILES: dict[str, tuple[str, Callable[[], Iterator[Case]]]] = {
         lambda: make_given_totals(random.Random(50)),
     ),
     "sums": ("norms of sums and of replaced values", make_sums),
+    "moments": ("norms of moments of designs", make_moments),
+    "hulls": (
+        "K-norms of tables, published counts large",
+        lambda: make_hulls(random.Random(53)),
+    ),
     "residuals": ("worst squared change of residuals with equal noise", make_residuals),
     "linked": ("members and units that change together", make_linked),
     "scales": ("exact parameters of noise", make_scales),

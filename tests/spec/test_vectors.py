@@ -26,10 +26,12 @@ from semidp.promise.mechanisms.additive import (
     RoundedGaussianMechanism,
 )
 from semidp.promise.mechanisms.exponential import rank_space
+from semidp.promise.mechanisms.knorm import place_ball
 from semidp.promise.noise.distributions import DiscreteGaussian, DiscreteLaplace, RoundedGaussian
 from semidp.promise.schema.features import Feature
 from semidp.promise.schema.outcome import Outcome
 from semidp.promise.schema.schema import Schema, Table
+from semidp.promise.sensitivity.moments import Column, Design, moment_space
 from semidp.promise.sensitivity.outcome_spaces import sum_space
 from semidp.promise.sensitivity.products import product_space
 from semidp.promise.sensitivity.table_spaces import sensitivity_space
@@ -66,10 +68,10 @@ def load(name: str) -> list[Case]:
 
 def test_there_are_enough() -> None:
     assert {path.stem for path in FOLDER.glob("*.json")} == FILES.keys()
-    assert sum(len(load(name)) for name in FILES) >= 1_200
+    assert sum(len(load(name)) for name in FILES) >= 1_400
 
 
-@pytest.mark.parametrize("name", ["curves", "ledgers", "series", "linked"])
+@pytest.mark.parametrize("name", ["curves", "hulls", "ledgers", "moments", "series", "linked"])
 def test_the_generator_gives_the_same_again(name: str) -> None:
     assert (FOLDER / f"{name}.json").read_text("utf-8") == make_file(name)
 
@@ -170,6 +172,31 @@ def test_sums_and_ranks() -> None:
             assert found >= case[name], (name, case)
             equal[name] += found == case[name]
     assert min(equal.values()) >= 54, equal
+
+
+def test_moments() -> None:
+    for case in load("moments"):
+        space = build_space(case)
+        columns = []
+        for place, column in enumerate(case["columns"]):
+            names = tuple(name_features(column["features"]))
+            columns.append(Column(f"c{place}", names, tuple(map(Fraction, column["values"]))))
+        outcome = Outcome("y", 0, case["steps"], steps=case["steps"])
+        design = Design(space.schema, tuple(columns))
+        found = moment_space(space, adjacency_of(case, space), outcome, design)
+        assert (found.l1, found.l2_squared) == (case["l1"], case["l2_squared"]), case
+
+
+def find_hull_norm(case: Case) -> float:
+    space = build_space(case)
+    placed = place_ball(sensitivity_space(space, adjacency_of(case, space)))
+    point = placed.take(np.array(case["table"], dtype=float))
+    return float(placed.ball.norm(point[None])[0]) / placed.stretch
+
+
+def test_hulls() -> None:
+    for case in load("hulls"):
+        assert find_hull_norm(case) == pytest.approx(float(Fraction(case["norm"]))), case
 
 
 @SIXTHS
