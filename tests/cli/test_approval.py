@@ -110,7 +110,14 @@ def test_a_plan_that_was_changed_is_refused(
 @pytest.mark.few(1)
 @pytest.mark.parametrize(
     "change",
-    ["adjacency=worst-case", "where=sex = 'f'", "report_delta=1e-3", "title=Wealth", "note=Mine."],
+    [
+        "adjacency=worst-case",
+        "levels_from_data=true",
+        "where=sex = 'f'",
+        "report_delta=1e-3",
+        "title=Wealth",
+        "note=Mine.",
+    ],
 )
 def test_an_option_that_changes_the_plan_is_refused(
     here: Semidp, approved: Path, change: str
@@ -222,7 +229,12 @@ def test_a_release_that_ended_early_is_resumed_as_it_was_approved(
     assert here("plan", "sign", "plan.toml", "--key", "officer.key", "--force").code == 0
     assert "'table' is not what the key" in one_sentence(here("resume", "out"))
     (approved / "plan.toml").write_text(PLAN)
-    assert here("plan", "sign", "plan.toml", "--key", "officer.key", "--force").code == 0
+    # nor does one that names other totals
+    (approved / "others.csv").write_text("region,count\nn,20\ns,80\n")
+    sign = ("plan", "sign", "plan.toml", "--key", "officer.key", "--force")
+    assert here(*sign, "--totals", "sexes.csv", "--totals", "others.csv").code == 0
+    assert "totals by region are not those" in one_sentence(here("resume", "out"))
+    assert here(*sign, "--totals", "sexes.csv", "--totals", "regions.csv").code == 0
     assert here("resume", "out").code == 0
     assert len(json.loads(here("ledger", "ledger.json", "--format", "json").out)["charges"]) == 1
 

@@ -96,7 +96,8 @@ class Options:
     """The settings that a command was given, as they were written."""
 
     def __init__(self, **written: Any) -> None:
-        self._written = {name: value for name, value in written.items() if value not in (None, [])}
+        absent = (None, [], False)
+        self._written = {name: value for name, value in written.items() if value not in absent}
         self._names = {_ALIASES.get(name, name) for name in written}
         self.assigned: set[str] = set()
 
@@ -163,8 +164,7 @@ class Options:
     @property
     def named(self) -> set[str]:
         """The settings that were given, also those with their default as value."""
-        written = self._merge_aliases().items()
-        return {*self.assigned, *(name for name, value in written if value is not False)}
+        return {*self.assigned, *self._merge_aliases()}
 
     @property
     def spends(self) -> bool:

@@ -229,7 +229,7 @@ def carry_out(
     def review(scope: Scope) -> Sequence[str]:
         if approval is not None:
             approval.check_totals(scope.dataspace)
-        return disclosure_notice(scope)
+        return () if plan is None else disclosure_notice(scope)
 
     out = Path(options.out or "")
     interrupt_notes.append(watch_folder(out))

@@ -50,6 +50,7 @@ def resume(
     if not isinstance(said, dict):
         raise InputError(f"the note of the unfinished {out} is damaged: discard it")
     book = o.open_ledger(_find_ledger(noted, said, ledger), printing.quiet)
+    approval = None
     if said.get("approved") is not None:
         approval = Approval(Path(said["plan"]), Path(said["approved"]))
         approval.check_plan(Plan.from_json(noted["asked"]))
@@ -63,7 +64,7 @@ def resume(
         resume=True,
     )
     with progress_bar(printing.quiet) as progress, _open_records(noted, said, data) as source:
-        done, told = carry_out(None, source, options, None, printing, progress)
+        done, told = carry_out(None, source, options, None, printing, progress, approval)
     with in_place(f"the release {out}"):
         if not printing.silent:
             print_release(done, printing, str(out / REPORT), told)

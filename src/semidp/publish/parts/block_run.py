@@ -114,6 +114,7 @@ def _put_in_place(kind: type[_R], options: RunOptions, unfinished: Unfinished) -
     place = str(Path(options.out or "").absolute())
     session = _resumed_session(kind, unfinished, ledger, place)
     release = kind.load(work)
+    options.review(release.scope)
     if ledger is not None:
         ledger.take_over(session)
     options.finish(work, sorted(_passing(work)))
@@ -155,6 +156,7 @@ def _carry_out(
     about = _identify_release(plan, run, form, randomness)
     if options.resume:
         _refuse_other(unfinished.read_notes(), about)
+        options.review(run.scope)
         session = _resumed_session(kind, unfinished, ledger, place)
     else:
         run.refuse_place(work, form, options.resolved_presentation)
