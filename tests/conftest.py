@@ -12,13 +12,16 @@ Figures of reports are neither made nor drawn, since that takes longer than most
 Tests that look at reports are marked ``pictures`` and draw them; so does every process that a test
 starts.
 
-Every release, plan and ledger that is written in a test is validated by our JSON Schemas. Tests
-that write what no schema knows are marked ``no_schema``.
+Every release, plan and ledger that is written in a test is validated by our JSON Schemas, and so is
+what the processes leave behind that a test starts. Tests that write what no schema knows are marked
+``no_schema``.
 """
 
 import gc
 import hashlib
 import os
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -45,6 +48,8 @@ PICTURES = (
     (table_words, "loss_plot"),
 )
 """What draws the figures of reports, where reports look for it."""
+FOLDERS: list[Path] = []
+"""Temporary folders that were made for this test and its fixtures."""
 TRUE_PICTURES = [(module, name, getattr(module, name)) for module, name in PICTURES]
 
 
@@ -71,6 +76,14 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def pytest_configure() -> None:
     """Validate what the software writes."""
     json_schema.watch_writers()
+    json_schema.watch_processes()
+    make_folder = pytest.TempPathFactory.mktemp
+
+    def make(self: pytest.TempPathFactory, *words: Any, **more: Any) -> Path:
+        FOLDERS.append(make_folder(self, *words, **more))
+        return FOLDERS[-1]
+
+    pytest.TempPathFactory.mktemp = make  # type: ignore[method-assign]
 
 
 @pytest.hookimpl(trylast=True)
@@ -81,6 +94,10 @@ def pytest_runtest_teardown(item: pytest.Item) -> None:
     for module, name, draw in TRUE_PICTURES:
         setattr(module, name, draw)
     SystemRandomness.words = TRUE_WORDS  # type: ignore[method-assign]
+    if json_schema.started:
+        json_schema.validate_left(FOLDERS)
+    json_schema.started.clear()
+    FOLDERS.clear()
     wrong = json_schema.take_failures()
     assert not wrong or item.get_closest_marker("no_schema"), (
         f"a file that was written breaks its schema: {wrong[:3]}"

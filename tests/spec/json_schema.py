@@ -1,13 +1,17 @@
 """A validator of JSON Schema (draft 2020-12) for the keywords that our schemas use.
 
 It knows no other keyword: a schema that uses one fails, so that nothing is silently unchecked.
-`validate_written` is called by `conftest` for every file that the software writes in a test.
+`watch_writers` and `validate_left` are called by `conftest`: for every file that the software writes
+in a test, and for those that processes of a test leave behind.
 """
 
 import functools
 import json
+import os
 import re
-from collections.abc import Iterator, Mapping
+import subprocess
+from collections.abc import Iterable, Iterator, Mapping
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
@@ -186,6 +190,10 @@ validated = dict.fromkeys(SCHEMAS, 0)
 """How many files of each kind were validated in this process."""
 failures: list[str] = []
 """What was wrong with them."""
+seen: set[int] = set()
+"""Hashes of the files that were validated."""
+started: list[object] = []
+"""The processes that a test started."""
 
 
 def validate_written(name: str, document: Any) -> None:
@@ -200,6 +208,46 @@ def take_failures() -> list[str]:
     return found
 
 
+def name_kind(path: Path, document: Any) -> str | None:
+    """Return the schema that a file of the software has to follow, if it has one."""
+    if path.name == "release.json":
+        return "release"
+    if not isinstance(document, dict):
+        return None
+    keys = {"charges": "ledger", "margins": "totals", "invariants": "plan"}
+    return next((kind for key, kind in keys.items() if key in document), None)
+
+
+def validate_left(folders: Iterable[Path]) -> None:
+    """Validate the JSON files in these folders, but those that were validated as they are."""
+    for folder in folders:
+        for place, _, names in os.walk(folder):
+            for path in (Path(place, name) for name in names if name.endswith(".json")):
+                content = path.read_bytes()
+                if hash(content) in seen:
+                    continue
+                seen.add(hash(content))
+                document = json.loads(content)
+                kind = name_kind(path, document)
+                if kind is not None:
+                    validate_written(kind, document)
+
+
+def watch_processes() -> None:
+    """Note each process that is started."""
+    for kind, starter in ((subprocess.Popen, "__init__"), (BaseProcess, "start")):
+        setattr(kind, starter, note_start(getattr(kind, starter)))
+
+
+def note_start(begin: Any) -> Any:
+    @functools.wraps(begin)
+    def start(self: Any, *words: Any, **more: Any) -> None:
+        started.append(self)
+        begin(self, *words, **more)
+
+    return start
+
+
 def watch_writers() -> None:
     """Validate each release.json, plan.json, dataspace.json and ledger as it is written, and each
     plan that the software accepts.
@@ -211,6 +259,7 @@ def watch_writers() -> None:
 
     def text(document: Any) -> str:
         written = write_text(document)
+        seen.add(hash(written.encode()))
         kinds = {"schema_version": "release", "margins": "totals", "invariants": "plan"}
         for key, kind in kinds.items() if isinstance(document, dict) else ():
             if key in document:
@@ -220,6 +269,7 @@ def watch_writers() -> None:
 
     def write_document(path: Path, document: Mapping[str, Any]) -> None:
         write_ledger(path, document)
+        seen.add(hash(path.read_bytes()))
         validate_written("ledger", document)
         for space in document["dataspaces"].values():
             if "file" in space and (path.parent / space["file"]).exists():

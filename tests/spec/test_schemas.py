@@ -2,6 +2,8 @@
 
 import copy
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -29,8 +31,10 @@ from tests.spec.json_schema import (
     ANNOTATIONS,
     KEYWORDS,
     failures,
+    started,
     take_failures,
     validate,
+    validate_left,
     validated,
 )
 
@@ -150,6 +154,24 @@ def test_writers_are_watched(tmp_path: Path) -> None:
     assert len(take_failures()) >= 4
     Plan.from_json({"table": [{"features": ["sex"]}]})
     assert not failures
+
+
+def test_what_a_process_leaves_is_validated(tmp_path: Path, written: dict[str, Any]) -> None:
+    """The twin for files that another process wrote."""
+    before = dict(validated)
+    (tmp_path / "inner").mkdir()
+    wrong = copy.deepcopy(written["ledger"])
+    del wrong["charges"][0]["head"]
+    files = {"whole.json": written["ledger"], "inner/damaged.json": wrong, "other.json": [1]}
+    for name, document in files.items():
+        text = json.dumps(document)
+        code = f"open({str(tmp_path / name)!r}, 'w').write({text!r})"
+        subprocess.run([sys.executable, "-c", code], check=True)
+    assert len(started) >= 3
+    validate_left([tmp_path])
+    assert len(take_failures()) == 1
+    assert validated["ledger"] == before["ledger"] + 2
+    assert sum(validated.values()) == sum(before.values()) + 2
 
 
 def list_requests(base: type) -> Iterator[Any]:
