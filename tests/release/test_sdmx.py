@@ -179,6 +179,23 @@ def test_what_is_not_private_is_not_for_publication(tmp_path: Path) -> None:
     assert {each.attrib["agencyID"] for each in root.iter(f"{STRUCTURE}Dataflow")} == {"ESTAT.B1"}
 
 
+def test_the_period_of_the_data_is_a_dimension_of_time(folder: Path, tmp_path: Path) -> None:
+    for period, written in (("2026Q3", "2026-Q3"), ("2026Q1..2026Q4", "2026-01-01/P12M")):
+        place = tmp_path / written[:7]
+        sdmx_release(place, SystemRandomness(), period=period)
+        files = [*place.glob("*.sdmx.csv")]
+        assert {row["TIME_PERIOD"] for path in files for row in rows(path)} == {written}
+        listed = [*structure(place).iter(f"{STRUCTURE}DimensionList")]
+        assert len(listed) == len(files) == 6
+        for dimensions in listed:
+            *others, time = dimensions
+            assert time.tag == f"{STRUCTURE}TimeDimension"
+            assert time.attrib == {"id": "TIME_PERIOD", "position": str(len(others) + 1)}
+    # a release that names no period has none
+    assert not [*structure(folder).iter(f"{STRUCTURE}TimeDimension")]
+    assert "TIME_PERIOD" not in rows(folder / "exact-sex.sdmx.csv")[0]
+
+
 def test_what_cannot_be_written_is_refused_before_anything_is_charged(tmp_path: Path) -> None:
     ledger = semidp.Ledger.create(tmp_path / "ledger.json", semidp.Budget.gdp(9))
     with pytest.raises(InputError, match="an SDMX agency is called by letters"):

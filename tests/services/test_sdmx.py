@@ -18,7 +18,7 @@ def test_sdmx1_reads_what_is_published(tmp_path: Path) -> None:
     import sdmx
 
     folder = tmp_path / "out"
-    release = sdmx_release(folder, SystemRandomness())
+    release = sdmx_release(folder, SystemRandomness(), period="2026Q3")
     message = sdmx.read_sdmx(folder / "sdmx-structure.xml")
     assert len(message.dataflow) == len(message.structure) == 6
     codes = message.codelist["CL_REGION"]
@@ -31,7 +31,8 @@ def test_sdmx1_reads_what_is_published(tmp_path: Path) -> None:
         frames[flow] = sdmx.to_pandas(read, attributes="o")
     assert {*frames} == {*message.dataflow}
     cells = frames["COUNTY_SEX"]
-    assert cells.index.names == ["COUNTY", "SEX", "INDICATOR"]
+    assert cells.index.names == ["COUNTY", "SEX", "INDICATOR", "TIME_PERIOD"]
+    assert {*cells.index.get_level_values("TIME_PERIOD")} == {"2026-Q3"}
     table = release.table("county-sex").to_dict()
     for name, key in (("estimate", "value"), ("standard_error", "STANDARD_ERROR")):
         held = cells.xs("estimate", level="INDICATOR")[key].astype(float).tolist()

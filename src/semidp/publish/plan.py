@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 from attrs import evolve, field, frozen
 
 from semidp.errors import InputError, SchemaError
-from semidp.promise.accounting.periods import check_period
+from semidp.promise.accounting.periods import Periods
 from semidp.promise.documents import from_toml, toml_text
 from semidp.promise.exact import Number, count_noun, exact, plain
 from semidp.promise.progress import facts
@@ -162,7 +162,7 @@ def _levels_from_data(value: bool) -> bool:
 
 
 def _period(value: Any) -> str | None:
-    return None if value is None else check_period(text(value, "the period of the data"))
+    return None if value is None else str(Periods.from_any(text(value, "the period of the data")))
 
 
 def _delta(value: Number) -> Fraction:

@@ -18,6 +18,7 @@ from xml.etree import ElementTree
 import numpy as np
 from numpy.typing import NDArray
 
+from semidp.promise.accounting.periods import Periods
 from semidp.publish.release_value import ReleaseValue
 from semidp.publish.results.cells import Columns
 from semidp.publish.results.columns import Labels
@@ -33,6 +34,7 @@ _STATUSES = {"A": "exact", "E": "with noise", "O": "missing"}
 _CONFIDENTIALITY = {"F": "free for publication", "N": "not for publication"}
 _CONCEPTS = {
     "INDICATOR": "what is counted or estimated",
+    "TIME_PERIOD": "the period that the data are about",
     "OBS_VALUE": "the number",
     "OBS_STATUS": "whether the number is exact",
     "CONF_STATUS": "whether the number may be published",
@@ -146,6 +148,13 @@ class SdmxFiles:
         return {name: flow.columns for name, flow in self._flows.items()}
 
     @cached_property
+    def _time_period(self) -> str | None:
+        plan = self._release.plan
+        if plan is None or plan.period is None:
+            return None
+        return Periods.from_any(plan.period).time_period
+
+    @cached_property
     def _flows(self) -> dict[str, _DataFlow]:
         flows: dict[str, _DataFlow] = {}
         for stem, flow in self._list_flows():
@@ -214,9 +223,12 @@ class SdmxFiles:
         missing = ~np.isfinite(values)
         exact = np.concatenate([_exact(each) for each in indicators])
         statuses = np.where(missing, 2, np.where(exact, 0, 1))
+        once = np.zeros(len(values), np.int64)
+        if self._time_period is not None:
+            labels["TIME_PERIOD"] = Labels((self._time_period,), codes=once)
         labels["OBS_STATUS"] = Labels(tuple(_STATUSES), codes=statuses)
         free = "F" if self._release.private else "N"
-        labels["CONF_STATUS"] = Labels((free,), codes=np.zeros(len(values), np.int64))
+        labels["CONF_STATUS"] = Labels((free,), codes=once)
         attributes: dict[str, NDArray[Any]] = {}
         if any(each.errors is not None for each in indicators):
             attributes["STANDARD_ERROR"] = _stack([each.errors for each in indicators], rows)
@@ -225,7 +237,7 @@ class SdmxFiles:
             attributes[attribute] = _stack([each.ends.get(end) for each in indicators], rows)
         constant = ("dataflow", f"{self._agency}:{flow}({VERSION})", "I")
         first = {
-            name: Labels((text,), codes=np.zeros(len(values), np.int64))
+            name: Labels((text,), codes=once)
             for name, text in zip(("STRUCTURE", "STRUCTURE_ID", "ACTION"), constant, strict=True)
         }
         written = Columns(
@@ -283,6 +295,8 @@ class SdmxFiles:
             parts.add("structure:Concepts"), "ConceptScheme", "CONCEPTS", "what columns hold"
         )
         told = {key: words for key, words in _CONCEPTS.items() if words}
+        if self._time_period is None:
+            del told["TIME_PERIOD"]
         for concept, words in {**told, **self._concepts}.items():
             scheme.add("structure:Concept", id=concept).name(words)
         listed = parts.add("structure:DataStructures")
@@ -299,6 +313,10 @@ class SdmxFiles:
         for place, (name, codes) in enumerate(flow.dimensions.items(), start=1):
             dimension = dimensions.add("structure:Dimension", id=name, position=str(place))
             self._component(dimension, name, codes.id)
+        if self._time_period is not None:
+            place = str(len(flow.dimensions) + 1)
+            time = dimensions.add("structure:TimeDimension", id="TIME_PERIOD", position=place)
+            self._component(time, "TIME_PERIOD", None, "ObservationalTimePeriod")
         attributes = parts.add("structure:AttributeList", id="AttributeDescriptor")
         coded: dict[str, str | None] = {"OBS_STATUS": "CL_OBS_STATUS"}
         coded["CONF_STATUS"] = "CL_CONF_STATUS"
@@ -320,7 +338,9 @@ class SdmxFiles:
     def _refer(self, parent: "_Element", id: str, **more: str) -> None:
         parent.add("Ref", id=id, agencyID=self._agency, version=VERSION, **more)
 
-    def _component(self, component: "_Element", name: str, codes: str | None) -> None:
+    def _component(
+        self, component: "_Element", name: str, codes: str | None, form: str = "Double"
+    ) -> None:
         component.add("structure:ConceptIdentity").add(
             "Ref",
             id=name,
@@ -330,7 +350,7 @@ class SdmxFiles:
         )
         held = component.add("structure:LocalRepresentation")
         if codes is None:
-            held.add("structure:TextFormat", textType="Double")
+            held.add("structure:TextFormat", textType=form)
         else:
             self._refer(held.add("structure:Enumeration"), codes)
 

@@ -69,21 +69,6 @@ def format_period(number: int, unit: str) -> str:
     return f"{year:04}{suffix}"
 
 
-def check_period(text: str) -> str:
-    """Return the periods that a release names, in whatever unit they are; refuse other text.
-
-    >>> check_period("2026-07")
-    '2026-07'
-    """
-    for unit in UNITS:
-        with contextlib.suppress(InputError):
-            return str(Periods.from_text(text, unit))
-    examples = ", ".join(EXAMPLES.values())
-    raise InputError(
-        f"{text[:40]!r} is not a period: write {examples}, or 2026Q1..2026Q4 for pooled data"
-    )
-
-
 @dataclass(frozen=True, order=True)
 class Periods(Encodable):
     """The periods that the data of a release are about.
@@ -113,6 +98,21 @@ class Periods(Encodable):
     revision: int = 0
 
     @classmethod
+    def from_any(cls, text: str) -> "Periods":
+        """Read the periods that a release names, in whatever unit they are; refuse other text.
+
+        >>> str(Periods.from_any("2026-07")), Periods.from_any("2026-07").unit
+        ('2026-07', 'month')
+        """
+        for unit in UNITS:
+            with contextlib.suppress(InputError):
+                return cls.from_text(text, unit)
+        examples = ", ".join(EXAMPLES.values())
+        raise InputError(
+            f"{text[:40]!r} is not a period: write {examples}, or 2026Q1..2026Q4 for pooled data"
+        )
+
+    @classmethod
     def from_text(cls, text: str, unit: str) -> "Periods":
         """Read ``2026Q3``, ``2026Q1..2026Q4`` for pooled data, ``2026Q3r1`` for corrected data."""
         body, revision = text.strip(), 0
@@ -132,6 +132,25 @@ class Periods(Encodable):
     def is_pooled(self) -> bool:
         """Whether the records of several periods were put together."""
         return len(self.numbers) > 1
+
+    @property
+    def time_period(self) -> str:
+        """How SDMX writes them: a period, or the first day and the length of several.
+
+        >>> [
+        ...     Periods.from_any(text).time_period
+        ...     for text in ("2026Q3r1", "2026-07", "2026-W31", "2026Q2..2026Q4", "2026..2027")
+        ... ]
+        ['2026-Q3', '2026-07', '2026-W31', '2026-04-01/P9M', '2026-01-01/P24M']
+        """
+        first, count = self.numbers[0], len(self.numbers)
+        if not self.is_pooled:
+            return format_period(first, self.unit).replace("Q", "-Q")
+        if self.unit == "week":
+            return f"{date.fromordinal(first * 7 + 1)}/P{7 * count}D"
+        months = 12 // _PER_YEAR[self.unit]
+        year, within = divmod(first, _PER_YEAR[self.unit])
+        return f"{date(year, within * months + 1, 1)}/P{months * count}M"
 
     def __str__(self) -> str:
         name = format_period(self.numbers[0], self.unit)
