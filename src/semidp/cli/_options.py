@@ -96,7 +96,7 @@ class Options:
     """The settings that a command was given, as they were written."""
 
     def __init__(self, **written: Any) -> None:
-        absent = (None, [], False)
+        absent: tuple[Any, ...] = (None, [], False)
         self._written = {name: value for name, value in written.items() if value not in absent}
         self._names = {_ALIASES.get(name, name) for name in written}
         self.assigned: set[str] = set()

@@ -314,8 +314,8 @@ class SdmxFiles:
             dimension = dimensions.add("structure:Dimension", id=name, position=str(place))
             self._component(dimension, name, codes.id)
         if self._time_period is not None:
-            place = str(len(flow.dimensions) + 1)
-            time = dimensions.add("structure:TimeDimension", id="TIME_PERIOD", position=place)
+            last = str(len(flow.dimensions) + 1)
+            time = dimensions.add("structure:TimeDimension", id="TIME_PERIOD", position=last)
             self._component(time, "TIME_PERIOD", None, "ObservationalTimePeriod")
         attributes = parts.add("structure:AttributeList", id="AttributeDescriptor")
         coded: dict[str, str | None] = {"OBS_STATUS": "CL_OBS_STATUS"}
