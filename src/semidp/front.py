@@ -22,6 +22,7 @@ from semidp.assess.disclosure.table_files import (
     read_record_file,
     read_records,
 )
+from semidp.assess.privacy_functions import OneRecord
 from semidp.errors import InputError, did_you_mean
 from semidp.inference.combined.releases_together import combine_releases
 from semidp.inference.period_changes import Changes, compare_releases
@@ -874,13 +875,14 @@ def what_holds(
     adjacency: AdjacencyChoice | int | str = AdjacencyChoice.worst_case,
     id: str = "person",
     most: int | None = None,
+    stated_for: OneRecord | Literal["replace", "add-remove"] = "replace",
 ) -> Guarantee:
     """Say what an ordinary release really guarantees once some totals are published exactly beside
     it.
 
-    A mechanism that promises f for one record keeps ``f∘…∘f`` (a times) for the a records that must
-    change together under the exact totals. Under exchange it keeps that for the records which one
-    exchange changes.
+    A mechanism that promises f for one replaced record keeps ``f∘…∘f`` (a times) for the a records
+    that must change together under the exact totals; if it promises f for one record added or
+    removed, 2a times. Under exchange it keeps that for the records which one exchange changes.
 
     Parameters
     ----------
@@ -893,6 +895,9 @@ def what_holds(
         Which datasets are compared, as for `release`.
     id, most
         What a person is called and how many records one may have, where that is not one.
+    stated_for
+        What the release promises it for: one record that is replaced, or ``"add-remove"`` as in
+        OpenDP, Tumult and MST, where each replacement counts twice.
 
     Examples
     --------
@@ -900,6 +905,8 @@ def what_holds(
     >>> found = what_holds(mu=1, exact=totals)
     >>> found.adjacency.a, found.tradeoff.mu
     (3, Fraction(3, 1))
+    >>> what_holds(mu=1, exact=totals, stated_for="add-remove").tradeoff.mu
+    Fraction(6, 1)
     """
     budget = Budget.from_plan_keys({"epsilon": epsilon, "delta": delta, "rho": rho, "mu": mu})
     if budget is None:
@@ -911,7 +918,8 @@ def what_holds(
     plan = Plan(invariants=dataspace.margins, adjacency=adjacency, id=identity, most=most)
     scope = public_scope(plan, dataspace)
     records = max(scope.adjacency.a, 1)
-    return Guarantee(dataspace, scope.adjacency, budget.tradeoff().group(records))
+    curve = OneRecord(stated_for).group(budget.tradeoff(), records)
+    return Guarantee(dataspace, scope.adjacency, curve)
 
 
 def disclosure(

@@ -13,7 +13,9 @@ from dp_accounting import NeighboringRelation, dp_event
 
 from semidp.assess import PrivacyFunction, dp_sgd, event_to_json
 from semidp.assess.events import event_from_json, event_tradeoff
+from semidp.assess.privacy_functions import name_curve
 from semidp.cli import run
+from semidp.promise.tradeoff.composition import tradeoff_from_json
 
 
 def document(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, object]:
@@ -46,6 +48,28 @@ def test_mu_and_epsilon(capsys: pytest.CaptureFixture[str]) -> None:
     pure = document(capsys, "--epsilon", "0.5", "--a", "2", "--report-delta", "1e-12")
     assert (pure["mu"], pure["rho"], pure["epsilon_paper"]) == (None, None, None)
     assert pure["epsilon_tight"] == pytest.approx(1, abs=1e-9)
+
+
+@pytest.mark.parametrize(("stated", "loss"), [("epsilon", 1), ("rho", 0.5), ("mu", 1)])
+def test_a_promise_for_an_added_record_counts_twice(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, stated: str, loss: float
+) -> None:
+    numbers = ["--" + stated, str(loss), "--adjacency", "2"]
+    found = document(capsys, *numbers, "--stated-for", "add-remove")
+    measure = {"epsilon": "pure", "rho": "zcdp", "mu": "gdp"}[stated]
+    values = {k: str(loss * k ** (2 if stated == "rho" else 1)) for k in (1, 4)}
+    session = tmp_path / "session.json"
+    session.write_text(json.dumps(PrivacyFunction(measure, "symmetric", values).to_json()))
+    assert run(["assess", "opendp", str(session), "--adjacency", "2", "--format", "json"]) == 0
+    other = json.loads(capsys.readouterr().out)
+    assert found["epsilon_tight"] == pytest.approx(other["epsilon_tight"], rel=1e-9)
+    assert (found["rho"], found["mu"]) == (other["rho"], other["mu"])
+    assert found["epsilon_tight"] > document(capsys, *numbers)["epsilon_tight"]  # type: ignore[operator]
+    assert run(["guarantee", *numbers]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "promise for one record replaced. If it is for one record added or removed" in printed
+    assert f"what holds here is {name_curve(tradeoff_from_json(other['tradeoff']))}:" in printed
+    assert run(["guarantee", *numbers, "--stated-for", "swap"]) == 2
 
 
 def test_delta_beside_epsilon_is_what_the_release_states(

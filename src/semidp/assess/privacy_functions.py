@@ -30,7 +30,7 @@ from semidp.promise.spaces.dataspace import (
 )
 from semidp.promise.spaces.semi_adjacency import SemiAdjacency, semi_adjacency, semi_adjacency_bound
 from semidp.promise.spaces.witness import Witness
-from semidp.promise.tradeoff.budget import approximate, gaussian, zcdp
+from semidp.promise.tradeoff.budget import approximate, approximate_group, gaussian, zcdp
 from semidp.promise.tradeoff.function import Tradeoff
 from semidp.promise.tradeoff.polygons import Approximate
 from semidp.publish.plan import Plan
@@ -67,6 +67,37 @@ class Metric(_Term):
         (6, 6)
         """
         return a * rows * (2 if self is Metric.symmetric else 1)
+
+
+class OneRecord(StrEnum):
+    """What a stated promise is about: one record that is replaced, or one added or removed."""
+
+    replace = "replace"
+    add_remove = "add-remove"
+
+    @classmethod
+    def _missing_(cls, value: object) -> None:
+        raise InputError(f"a promise is stated for {' or '.join(cls)}, not {str(value)[:40]!r}")
+
+    @property
+    def metric(self) -> Metric:
+        """The metric in which this change has distance 1."""
+        return Metric.change_one if self is OneRecord.replace else Metric.symmetric
+
+    @property
+    def words(self) -> str:
+        """The change in words."""
+        return "replaced" if self is OneRecord.replace else "added or removed"
+
+    def group(self, stated: Tradeoff, a: int) -> Tradeoff:
+        """Return what holds for `a` replaced records: each is one removed and one added.
+
+        >>> OneRecord.replace.group(approximate(1), 2).implied_epsilon()
+        Fraction(2, 1)
+        >>> OneRecord.add_remove.group(approximate(1), 2).implied_epsilon()
+        Fraction(4, 1)
+        """
+        return stated.group(self.metric.distance(a))
 
 
 class LossMeasure(_Term):
@@ -228,10 +259,10 @@ class Assessment:
         strength = (
             "no guarantee at all: published exactly"
             if self.published_exactly
-            else _name_curve(self.guarantee.tradeoff)
+            else name_curve(self.guarantee.tradeoff)
         )
         lines = [
-            f"Announced: {_name_curve(self.announced)}.",
+            f"Announced: {name_curve(self.announced)}.",
             (
                 f"Found: {strength}, for any {a} record{'s' if a != 1 else ''} that change"
                 f" together, with {self.guarantee.dataspace.summary()} kept exact (its privacy"
@@ -337,13 +368,17 @@ def stated_margins(invariants: Any) -> tuple[tuple[Margin, ...], tuple[Feature, 
     return tuple(Margin.from_names(margin) for margin in invariants), ()
 
 
-def _name_curve(curve: Tradeoff) -> str:
+def name_curve(curve: Tradeoff) -> str:
+    """Name a curve by its best-known number."""
     if curve == NO_PRIVACY:
         return "no guarantee"
     if curve.is_trivial:
         return "0, as though nothing were released"
     if isinstance(curve, Approximate) and curve.delta0:
-        return f"({plain(curve.epsilon0)}, {plain(curve.delta0)})-DP"
+        if curve.size == 1:
+            return f"({plain(curve.epsilon0)}, {plain(curve.delta0)})-DP"
+        epsilon, delta = approximate_group(curve.epsilon0, curve.delta0, curve.size)
+        return f"({plain(epsilon)}, {format_rounded_up(delta, 3)})-DP"
     return (
         name_tradeoff(curve)
         or f"({format_rounded_up(curve.epsilon(_TARGET))}, {plain(_TARGET)})-DP"

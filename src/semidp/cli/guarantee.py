@@ -11,8 +11,9 @@ from typing import Annotated, Any
 from attrs import frozen
 
 import semidp.cli._options as o
+from semidp.assess.privacy_functions import OneRecord, name_curve
 from semidp.cli._command import argument, command, option, plain_defaults
-from semidp.cli._output import echo, grid, kind_and_a, print_json, print_rows
+from semidp.cli._output import echo, grid, kind_and_a, print_json, print_rows, say
 from semidp.cli._totals import choose_schema, read_totals
 from semidp.errors import AdjacencyUnknown, InputError, Refused
 from semidp.present.release import Release
@@ -58,6 +59,8 @@ CHANGES = {
 }
 
 
+_TOOLS = {OneRecord.replace: "", OneRecord.add_remove: " (OpenDP, Tumult, MST)"}
+
 KNOWN = (*o.EXACT, *o.ADJACENCY, "schema", "levels", "bins", "id", "most", "report_delta", "set")
 """The options that say what is exact, and so how many records move together."""
 
@@ -82,6 +85,7 @@ class Statement:
 
     stated: Tradeoff
     under: Callable[[int], Tradeoff]
+    read_as: OneRecord | None = None  # of a bare number, which does not say it
 
 
 @frozen(field_transformer=plain_defaults)
@@ -109,13 +113,19 @@ def guarantee(
     without: o.Texts = option(
         "With a release: counts that it publishes, as if it did not.", "A[,B]"
     ),
+    stated_for: o.Text = option(
+        "What the numbers promise protection for: one record that is replaced (replace, the"
+        " default), or added or removed (add-remove: OpenDP, Tumult, MST).",
+        "CHANGE",
+    ),
     options: Annotated[o.Options, (*o.BUDGET, *KNOWN)],
     exactness: Exactness,
     printing: o.Printing,
 ) -> None:
     """Say what a release with exact totals really guarantees, without its data.
 
-    Numbers of any tool: --rho, --mu or --epsilon say what it states for one record. How many
+    Numbers of any tool: --rho, --mu or --epsilon say what it states for one record, replaced or
+    added (--stated-for). How many
     records move together is given (--adjacency N), taken from an --analysis, or computed from what
     is exact: from the --totals themselves, or for any totals of what --exact names.
 
@@ -127,10 +137,12 @@ def guarantee(
         if also_known or without:
             raise InputError("--also-known and --without are about a release: give its folder")
         # A stated curve can only be grouped.
-        curve = stated_curve(options)
-        report_statement(Statement(curve, curve.group), options, exactness, printing)
+        curve, change_of_one = stated_curve(options), OneRecord(stated_for or OneRecord.replace)
+        claim = Statement(curve, lambda a: change_of_one.group(curve, a), change_of_one)
+        report_statement(claim, options, exactness, printing)
         return
-    if options.spends or settings.has("exact") or exactness.invariant_text is not None:
+    not_numbers = exactness.invariant_text is None and stated_for is None
+    if options.spends or settings.has("exact") or not not_numbers:
         raise InputError(
             "a release states its own guarantee: give --also-known, --without or --adjacency with"
             " it"
@@ -163,7 +175,8 @@ def report_statement(
         scope = _read_analysis(exactness.analysis)
     records = scope.adjacency.a
     # For several records a stated delta grows; at the old one no epsilon may be left.
-    target = _report_delta(settings) or _grown(claim.stated, records) or DEFAULT_TARGET
+    steps = records if claim.read_as is None else claim.read_as.metric.distance(records)
+    target = _report_delta(settings) or _grown(claim.stated, steps) or DEFAULT_TARGET
     space = scope.dataspace
     if exactness.invariant_text is not None:
         space = Dataspace.from_description(exactness.invariant_text)
@@ -184,6 +197,7 @@ def report_statement(
         "epsilon_tight": real.tradeoff.epsilon(target),
         "report_delta": target,
         "stated": as_stated,
+        "stated_for": claim.read_as,
         "tradeoff": real.tradeoff.to_json(),
         "explanation": str(real.explain()),
         "warnings": list(scope.warnings),
@@ -192,7 +206,7 @@ def report_statement(
     if printing.json:
         print_json(document)
     else:
-        _print(document, claim.stated, real)
+        _print(document, claim, real)
 
 
 def _report_delta(given: Given) -> Fraction | None:
@@ -374,10 +388,10 @@ def _grown(stated: Tradeoff, records: int) -> Fraction | None:
     return grown if grown < 1 else None
 
 
-def _print(document: dict[str, Any], stated: Tradeoff, real: Guarantee) -> None:
+def _print(document: dict[str, Any], claim: Statement, real: Guarantee) -> None:
     from rich.console import Console
 
-    a = real.adjacency.a
+    a, stated = real.adjacency.a, claim.stated
     target = document["report_delta"]
     table = grid([""], ["as stated", report_words(real.adjacency).column])
     for name, number in (("rho", _rho), ("mu", _mu)):
@@ -394,6 +408,14 @@ def _print(document: dict[str, Any], stated: Tradeoff, real: Guarantee) -> None:
     console = Console(highlight=False)
     console.print(table)
     console.print(f"\na = {a}: {document['a_from']}\n", markup=False)
+    if claim.read_as is not None:
+        other = next(one for one in OneRecord if one is not claim.read_as)
+        grouped = other.group(stated, a)
+        say(
+            f"Read as a promise for one record {claim.read_as.words}. If it is for one record"
+            f" {other.words}{_TOOLS[other]}, what holds here is {name_curve(grouped)}:"
+            f" --stated-for {other}.\n"
+        )
     if document["also_for"] is not None:
         pairs = Adjacency.from_json(document["also_for"]).words.pairs
         console.print(
