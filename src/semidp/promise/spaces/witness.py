@@ -8,7 +8,7 @@ small enough are listed, with both readings of a(t).
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from itertools import permutations, product
 from typing import Any
 
@@ -67,11 +67,19 @@ def fiber(dataspace: Dataspace) -> NDArray[np.int64] | None:
     # Counting first is cheap, and spares a search that would be given up anyway.
     if _certainly_more(dataspace, where):
         return None
-    # What is left of every margin shrinks as cells are filled; its last cell must take all of it.
     rows, left = _constraints(dataspace, where)
+    return _list_tables(tuple(map(tuple, rows)), tuple(left.tolist()))
+
+
+@lru_cache(maxsize=2)  # one release asks for the same again and again
+def _list_tables(
+    margins: tuple[tuple[int, ...], ...], totals: tuple[int, ...]
+) -> NDArray[np.int64] | None:
+    """Return every table whose cells, each in some of the margins, add up to their totals."""
+    # What is left of every margin shrinks as cells are filled; its last cell must take all of it.
+    rows, residual = [[*each] for each in margins], np.array([totals], dtype=np.int64)
     # For each cell: from which partial table each longer one grew, and by how much.
     steps: list[tuple[NDArray[np.intp], NDArray[np.int64]]] = []
-    residual = left[None, :]
     last = {part: position for position, row in enumerate(rows) for part in row}
     for position, row in enumerate(rows):
         open_ends = residual[:, row]
@@ -105,6 +113,7 @@ def fiber(dataspace: Dataspace) -> NDArray[np.int64] | None:
         source, value = steps[position]
         listed[:, position] = value[complete]
         complete = source[complete]
+    listed.setflags(write=False)
     return listed
 
 
