@@ -72,7 +72,7 @@ class Metric(_Term):
 class OneRecord(StrEnum):
     """What a stated promise is about: one record that is replaced, or one added or removed."""
 
-    replace = "replace"
+    replaced = "replace"
     add_remove = "add-remove"
 
     @classmethod
@@ -82,17 +82,17 @@ class OneRecord(StrEnum):
     @property
     def metric(self) -> Metric:
         """The metric in which this change has distance 1."""
-        return Metric.change_one if self is OneRecord.replace else Metric.symmetric
+        return Metric.change_one if self is OneRecord.replaced else Metric.symmetric
 
     @property
     def words(self) -> str:
         """The change in words."""
-        return "replaced" if self is OneRecord.replace else "added or removed"
+        return "replaced" if self is OneRecord.replaced else "added or removed"
 
     def group(self, stated: Tradeoff, a: int) -> Tradeoff:
         """Return what holds for `a` replaced records: each is one removed and one added.
 
-        >>> OneRecord.replace.group(approximate(1), 2).implied_epsilon()
+        >>> OneRecord.replaced.group(approximate(1), 2).implied_epsilon()
         Fraction(2, 1)
         >>> OneRecord.add_remove.group(approximate(1), 2).implied_epsilon()
         Fraction(4, 1)

@@ -59,7 +59,7 @@ CHANGES = {
 }
 
 
-_TOOLS = {OneRecord.replace: "", OneRecord.add_remove: " (OpenDP, Tumult, MST)"}
+_TOOLS = {OneRecord.replaced: "", OneRecord.add_remove: " (OpenDP, Tumult, MST)"}
 
 KNOWN = (*o.EXACT, *o.ADJACENCY, "schema", "levels", "bins", "id", "most", "report_delta", "set")
 """The options that say what is exact, and so how many records move together."""
@@ -137,7 +137,7 @@ def guarantee(
         if also_known or without:
             raise InputError("--also-known and --without are about a release: give its folder")
         # A stated curve can only be grouped.
-        curve, change_of_one = stated_curve(options), OneRecord(stated_for or OneRecord.replace)
+        curve, change_of_one = stated_curve(options), OneRecord(stated_for or OneRecord.replaced)
         claim = Statement(curve, lambda a: change_of_one.group(curve, a), change_of_one)
         report_statement(claim, options, exactness, printing)
         return
