@@ -18,7 +18,7 @@ from semidp import Budget
 from semidp.inference.common_odds import NoisyOdds, PooledSum
 from semidp.inference.unknown_totals import MISS, UnknownTotals
 from semidp.promise.noise.randomness import SeededRandomness
-from semidp.publish.statistics.odds_ratio.hypergeometric import TwoByTwo
+from semidp.publish.statistics.odds_ratio.umpu import TwoByTwo
 
 Floats = NDArray[np.float64]
 

@@ -24,7 +24,7 @@ from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.tradeoff.budget import Budget
 from semidp.publish.selection import select_mechanism
-from semidp.publish.statistics.distribution.distribution_estimates import GroupDistributions
+from semidp.publish.statistics.distribution.published import GroupDistributions
 from semidp.publish.statistics.outcomes.noise_law import LEVEL, Intervals
 from semidp.publish.statistics.quantiles.kind import GroupQuantiles
 

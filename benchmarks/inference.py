@@ -16,8 +16,7 @@ from scipy.stats import hypergeom
 from semidp.promise.noise.canonical import CanonicalNoise, Normal, Tulap, canonical_noise
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.tradeoff.budget import approximate, zcdp
-from semidp.publish.statistics.odds_ratio.hypergeometric import TwoByTwo
-from semidp.publish.statistics.odds_ratio.umpu import UmpuTest
+from semidp.publish.statistics.odds_ratio.umpu import TwoByTwo, UmpuTest
 
 MARGINS = TwoByTwo(500_000, 400_000, 1_000_000)
 U = 200_010.3

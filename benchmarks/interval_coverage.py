@@ -28,7 +28,14 @@ from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.tradeoff.budget import Budget
 from semidp.publish.selection import outcome_mechanism
-from semidp.publish.statistics.outcomes.group_sums import GroupSums
+from semidp.publish.statistics.outcomes.group_sums import (
+    DRAWS,
+    SEED,
+    GroupSums,
+    NoisyMeans,
+    SampledMeans,
+    rate_ends,
+)
 from semidp.publish.statistics.outcomes.noise_law import (
     LEVEL,
     Intervals,
@@ -36,17 +43,14 @@ from semidp.publish.statistics.outcomes.noise_law import (
     simulate_noise,
     upper_tail,
 )
-from semidp.publish.statistics.outcomes.population import (
-    DRAWS,
-    SEED,
-    NoisyMeans,
-    SampledMeans,
-    rate_ends,
-)
 from semidp.publish.statistics.quantiles.kind import GroupQuantiles
-from semidp.publish.statistics.regression.linear import LinearFit, Moments, regression_mechanism
+from semidp.publish.statistics.regression.linear import (
+    LinearFit,
+    Moments,
+    regression_mechanism,
+    route_values,
+)
 from semidp.publish.statistics.regression.logistic import LogisticFit
-from semidp.publish.statistics.regression.routes import route_values
 
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]

@@ -43,9 +43,13 @@ from semidp.publish.selection import outcome_mechanism
 from semidp.publish.statistics.outcomes.group_sums import GroupSums
 from semidp.publish.statistics.outcomes.noise_law import simulate_noise
 from semidp.publish.statistics.quantiles.kind import GroupQuantiles
-from semidp.publish.statistics.regression.linear import LinearFit, Moments, regression_mechanism
+from semidp.publish.statistics.regression.linear import (
+    LinearFit,
+    Moments,
+    regression_mechanism,
+    route_values,
+)
 from semidp.publish.statistics.regression.logistic import LogisticFit
-from semidp.publish.statistics.regression.routes import route_values
 
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]

@@ -51,8 +51,8 @@ from semidp.publish.plan_settings import (
 from semidp.publish.results.place_maps import PlaceMap
 from semidp.publish.selection import AUTO
 from semidp.publish.settings import Given, list_settings
-from semidp.publish.statistics.distribution.distribution_estimates import QUANTILES
 from semidp.publish.statistics.distribution.kind import DistributionRequest
+from semidp.publish.statistics.distribution.published import QUANTILES
 from semidp.publish.statistics.outcomes.noise_law import LEVEL, Confidence
 from semidp.publish.statistics.outcomes.request import (
     Groups,

@@ -17,14 +17,18 @@ from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.spaces.protection import Protection
 from semidp.publish.selection import outcome_mechanism
-from semidp.publish.statistics.outcomes.group_sums import GroupSums
-from semidp.publish.statistics.outcomes.noise_law import simulate_noise
-from semidp.publish.statistics.outcomes.population import (
+from semidp.publish.statistics.outcomes.group_sums import (
+    GroupSums,
     rate_ends,
 )
-from semidp.publish.statistics.regression.linear import LinearFit, Moments, regression_mechanism
+from semidp.publish.statistics.outcomes.noise_law import simulate_noise
+from semidp.publish.statistics.regression.linear import (
+    LinearFit,
+    Moments,
+    regression_mechanism,
+    route_values,
+)
 from semidp.publish.statistics.regression.logistic import LogisticFit
-from semidp.publish.statistics.regression.routes import route_values
 
 CLEAR = Budget.gdp(10**6)
 MOST = 4

@@ -27,7 +27,7 @@ from semidp.promise.spaces.adjacency import Adjacency, Ball, Exchange
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.tradeoff.budget import Budget
 from semidp.publish.selection import select_mechanism
-from semidp.publish.statistics.distribution.distribution_estimates import (
+from semidp.publish.statistics.distribution.published import (
     GroupDistributions,
     band_half_widths,
     in_order,

@@ -28,21 +28,25 @@ from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.tradeoff.budget import Budget
 from semidp.publish.plan import Plan
 from semidp.publish.selection import outcome_mechanism
-from semidp.publish.statistics.outcomes.group_sums import GroupSums
+from semidp.publish.statistics.outcomes.group_sums import (
+    GroupSums,
+    SampledMeans,
+    rate_ends,
+)
 from semidp.publish.statistics.outcomes.noise_law import (
     half_widths,
     noise_deviation,
     simulate_noise,
     upper_tail,
 )
-from semidp.publish.statistics.outcomes.population import (
-    SampledMeans,
-    rate_ends,
-)
 from semidp.publish.statistics.regression.kind import RegressionRequest
-from semidp.publish.statistics.regression.linear import LinearFit, Moments, regression_mechanism
+from semidp.publish.statistics.regression.linear import (
+    LinearFit,
+    Moments,
+    regression_mechanism,
+    route_values,
+)
 from semidp.publish.statistics.regression.logistic import LogisticFit
-from semidp.publish.statistics.regression.routes import route_values
 from semidp.publish.statistics.sums.kind import GroupRequest
 
 FALSE_ALARM = 1e-6

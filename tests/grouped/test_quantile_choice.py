@@ -23,11 +23,11 @@ from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.publish import QuantileRequest
 from semidp.publish.recheck import disagreements
 from semidp.publish.selection import select_mechanism
-from semidp.publish.statistics.distribution.distribution_estimates import (
+from semidp.publish.statistics.distribution.kind import Answers, DistributionRequest, even_error
+from semidp.publish.statistics.distribution.published import (
     GroupDistributions,
     difference_error,
 )
-from semidp.publish.statistics.distribution.kind import Answers, DistributionRequest, even_error
 from semidp.publish.statistics.outcomes.groups import EvenGroup
 
 SCORE = Outcome("score", 0, 100, 100)

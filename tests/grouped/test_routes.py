@@ -24,16 +24,14 @@ from semidp.publish.selection import outcome_mechanism
 from semidp.publish.statistics.regression.linear import (
     LinearFit,
     Moments,
-    noise_covariance,
-    regression_mechanism,
-)
-from semidp.publish.statistics.regression.logistic import LogisticFit
-from semidp.publish.statistics.regression.routes import (
     best_combination,
     moment_map,
+    noise_covariance,
+    regression_mechanism,
     regression_routes,
     route_values,
 )
+from semidp.publish.statistics.regression.logistic import LogisticFit
 
 OUTCOME = Outcome("y", 0, 1, steps=100)
 BUDGETS = (Budget.gdp(1), Budget.zcdp("0.5"), Budget.pure(1))

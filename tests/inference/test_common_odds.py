@@ -20,7 +20,7 @@ from semidp.present.release import Release
 from semidp.promise.noise.distributions import DiscreteGaussian
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.publish import TableRequest
-from semidp.publish.statistics.odds_ratio.hypergeometric import TwoByTwo
+from semidp.publish.statistics.odds_ratio.umpu import TwoByTwo
 
 SPACES = {
     "one stratum": ((TwoByTwo(6, 5, 11),), (1.0,)),

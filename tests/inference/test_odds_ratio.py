@@ -21,9 +21,8 @@ from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.tradeoff.budget import Budget, approximate, gaussian, zcdp
 from semidp.promise.tradeoff.function import Tradeoff
 from semidp.promise.tradeoff.polygons import PiecewiseLinear
-from semidp.publish.statistics.odds_ratio.hypergeometric import TwoByTwo
 from semidp.publish.statistics.odds_ratio.measured_ratio import OddsRatioResult, planned_test
-from semidp.publish.statistics.odds_ratio.umpu import Alternative, UmpuTest
+from semidp.publish.statistics.odds_ratio.umpu import Alternative, TwoByTwo, UmpuTest
 from semidp.publish.tested_table import odds_ratio_test
 
 SCHEMA = Schema([Feature("gender", ["f", "m"]), Feature("admitted", ["yes", "no"])])

@@ -13,9 +13,8 @@ from semidp.promise.noise.canonical import canonical_noise
 from semidp.promise.noise.randomness import SeededRandomness, generator
 from semidp.promise.spaces.adjacency import Ball, Exchange
 from semidp.promise.tradeoff.budget import Budget, approximate
-from semidp.publish.statistics.odds_ratio.hypergeometric import TwoByTwo
 from semidp.publish.statistics.odds_ratio.measured_ratio import power, power_curves, sample_size
-from semidp.publish.statistics.odds_ratio.umpu import Alternative, UmpuTest
+from semidp.publish.statistics.odds_ratio.umpu import Alternative, TwoByTwo, UmpuTest
 
 PRIVATE, PUBLIC = "semi-private UMPU", "without privacy (UMPU)"
 

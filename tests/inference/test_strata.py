@@ -25,9 +25,8 @@ from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.spaces.witness import enumerate_tables
 from semidp.promise.tradeoff.budget import Budget, approximate, gaussian
 from semidp.promise.tradeoff.function import Tradeoff
-from semidp.publish.statistics.odds_ratio.hypergeometric import Strata, TwoByTwo
 from semidp.publish.statistics.odds_ratio.measured_ratio import OddsRatioResult, planned_test
-from semidp.publish.statistics.odds_ratio.umpu import Alternative, UmpuTest
+from semidp.publish.statistics.odds_ratio.umpu import Alternative, Strata, TwoByTwo, UmpuTest
 from semidp.publish.tested_table import odds_ratio_test
 
 SCHEMA = Schema(

@@ -12,8 +12,7 @@ from scipy.optimize import linprog
 
 from semidp.promise.noise.canonical import CanonicalNoise, Normal, Tulap, canonical_noise
 from semidp.promise.tradeoff.budget import approximate, zcdp
-from semidp.publish.statistics.odds_ratio.hypergeometric import Strata, TwoByTwo
-from semidp.publish.statistics.odds_ratio.umpu import Alternative, UmpuTest
+from semidp.publish.statistics.odds_ratio.umpu import Alternative, Strata, TwoByTwo, UmpuTest
 
 TWO_SIDED = Alternative.TWO_SIDED
 NOISES: dict[str, CanonicalNoise] = {

@@ -19,8 +19,13 @@ from semidp.promise.noise.canonical import CanonicalNoise, Normal, Tulap, canoni
 from semidp.promise.noise.randomness import SeededRandomness, generator
 from semidp.promise.tradeoff.budget import approximate, gaussian, zcdp
 from semidp.promise.tradeoff.function import Tradeoff
-from semidp.publish.statistics.odds_ratio.hypergeometric import IntegerLaw, TwoByTwo
-from semidp.publish.statistics.odds_ratio.umpu import Alternative, UmpuTest, _exceedance
+from semidp.publish.statistics.odds_ratio.umpu import (
+    Alternative,
+    IntegerLaw,
+    TwoByTwo,
+    UmpuTest,
+    _exceedance,
+)
 
 GREATER, LESS, TWO_SIDED = Alternative.GREATER, Alternative.LESS, Alternative.TWO_SIDED
 CURVES: dict[str, Tradeoff] = {

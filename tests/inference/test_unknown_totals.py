@@ -28,7 +28,7 @@ from semidp.inference.unknown_totals import (
 from semidp.promise.noise.distributions import DiscreteGaussian
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.publish import TableRequest, TablesRequest
-from semidp.publish.noise_sums import Weighted
+from semidp.publish.half_widths import Weighted
 from semidp.publish.statistics.odds_ratio.umpu import Alternative
 
 NOISE = DiscreteGaussian(Fraction(2))

@@ -21,7 +21,7 @@ from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.progress import silent
 from semidp.publish import GroupRequest, QuantileRequest, RegressionRequest, TableRequest
 from semidp.publish.results import texts
-from semidp.publish.results.cells import Columns
+from semidp.publish.results.columns import Columns
 from semidp.publish.results.role_columns import Sheet, estimate_columns, noisy_column
 from semidp.publish.statistics.answered.kind import AnsweredRequest
 from semidp.publish.statistics.distribution.kind import DistributionRequest
@@ -36,7 +36,7 @@ MAY_REVEAL = {
     "promise/mechanisms/mechanism.py",  # Mechanism.measure
     "promise/mechanisms/canonical_cell.py",
     "promise/mechanisms/exponential.py",
-    "publish/statistics/tables/by_parts/table_steps.py",  # the same for what lies above parts
+    "publish/statistics/tables/part_steps.py",  # the same for what lies above parts
     "publish/phases.py",  # groups counts by bins before a mechanism measures them
     "assess/attacked_pairs.py",  # the two datasets that an auditor brings
 }

@@ -25,7 +25,7 @@ from semidp.publish.parts import block_run, runners
 from semidp.publish.plan import AdjacencyChoice, LinkedUnits, Plan
 from semidp.publish.recheck import disagreements
 from semidp.publish.sources.linked_records import LinkedData
-from semidp.publish.statistics.tables.by_parts import table_steps
+from semidp.publish.statistics.tables import part_steps
 from tests.partitions.conftest import no_report, run_partitioned, unfinished  # noqa: F401
 from tests.partitions.ended_early import ended_and_resumed, sources_in_order
 
@@ -251,19 +251,19 @@ KILLED = """
 import os, signal, sys
 import semidp as sd
 from semidp.promise.noise.randomness import SeededRandomness
-from semidp.publish.statistics.tables.by_parts import part_tables
+from semidp.publish.statistics.tables import part_steps
 from tests.linked.test_parts import case
 from tests.partitions.conftest import run_partitioned
 
 stored = []
-real = part_tables._store_once
+real = part_steps._store_once
 
 def store_once(*words):
     if len(stored) == int(sys.argv[2]):
         os.kill(os.getpid(), signal.SIGKILL)
     stored.append(real(*words))
 
-part_tables._store_once = store_once
+part_steps._store_once = store_once
 plan, data = case("tracts")
 ledger = sd.Ledger(sys.argv[1] + "/ledger.json")
 how = {"ledger": ledger, "randomness": SeededRandomness(5)}
@@ -377,7 +377,7 @@ def test_what_parts_cannot_do_is_refused_before_a_charge(said, tmp_path, monkeyp
     depth, how, error = REFUSED[said]
     tables = how.get("tables", CASES["tracts"][0])
     if "cells" in how:
-        monkeypatch.setattr(table_steps, "MOST_TOGETHER", how["cells"])
+        monkeypatch.setattr(part_steps, "MOST_TOGETHER", how["cells"])
     Ledger.create(tmp_path / "ledger.json", sd.Budget.zcdp(100))
     ledger = Ledger(tmp_path / "ledger.json")
     plan = plan_of(tables, ["units:tract"])

@@ -31,17 +31,15 @@ from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.tradeoff.budget import Budget
 from semidp.publish.half_widths import (
     LOG_CONCAVE,
+    Weighted,
     branch_half_widths,
     cell_half_widths,
-    residual_half_widths,
-    table_half_widths,
-)
-from semidp.publish.noise_sums import (
-    Weighted,
     half_width,
     half_widths,
     normal_half_width,
     projection_patterns,
+    residual_half_widths,
+    table_half_widths,
 )
 
 # what intervals were made of before

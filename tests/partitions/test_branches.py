@@ -14,7 +14,7 @@ from semidp.promise.mechanisms.residual_noise import ResidualMechanism
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.schema.margins import list_axes
 from semidp.promise.sensitivity.products import product_space
-from semidp.publish.statistics.tables.by_parts.part_tables import estimate_branch_tables
+from semidp.publish.statistics.tables.separate import estimate_branch_tables
 
 PATHS = [
     *(

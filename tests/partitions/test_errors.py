@@ -13,7 +13,7 @@ from semidp.promise.noise.randomness import SeededRandomness
 from semidp.publish import TableRequest
 from semidp.publish.recheck import disagreements
 from semidp.publish.recheck_results import matches_errors
-from semidp.publish.statistics.tables.error_words import CellErrors
+from semidp.publish.statistics.tables.words import CellErrors
 from tests.partitions.conftest import FEATURES, plan, records, run_partitioned
 
 

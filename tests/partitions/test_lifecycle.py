@@ -130,7 +130,7 @@ def begin_another(tmp_path: Path, people, monkeypatch: pytest.MonkeyPatch) -> st
 STUCK = """
 import hashlib, os
 from concurrent.futures import ThreadPoolExecutor
-from semidp.publish.statistics.tables.by_parts import table_steps
+from semidp.publish.statistics.tables import part_steps
 def work():  # half an hour in which Python runs no handler of a signal
     open(os.environ["STUCK"] + str(os.getpid()), "w").close()
     hashlib.pbkdf2_hmac("sha256", b"a", b"b", 2**31 - 1)
@@ -140,7 +140,7 @@ def stuck(*words, **named):
     with ThreadPoolExecutor(1) as pool:
         pool.submit(work).result()
 if os.environ.get("STUCK"):
-    table_steps.fit_product = stuck
+    part_steps.fit_product = stuck
 """
 
 

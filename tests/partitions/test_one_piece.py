@@ -34,21 +34,21 @@ from semidp.publish.recheck import disagreements
 from semidp.publish.results.published_table import FitKind
 from semidp.publish.sources.opening import open_source
 from semidp.publish.statistics.parts import STATE
-from semidp.publish.statistics.tables.by_parts import table_steps
-from semidp.publish.statistics.tables.by_parts.separate_fits import (
-    fit_at_cut,
-    fit_order,
-    fit_views,
-    needs_joint_fit,
-    shares,
-    whole_totals,
-)
+from semidp.publish.statistics.tables import part_steps
 from semidp.publish.statistics.tables.fitting import (
     SettledViews,
     by_size,
     exact_totals,
     fit_product,
     nearest_whole,
+)
+from semidp.publish.statistics.tables.separate import (
+    fit_at_cut,
+    fit_order,
+    fit_views,
+    needs_joint_fit,
+    shares,
+    whole_totals,
 )
 from semidp.publish.survey import survey
 from tests.partitions.conftest import FEATURES, plan, run_partitioned, unfinished
@@ -539,7 +539,7 @@ def test_a_release_that_is_resumed_publishes_what_was_measured(
     whole = run_partitioned(
         plan(), people, tmp_path / "whole", "state", randomness=SeededRandomness(3)
     )
-    real = table_steps.JointSteps.settle
+    real = part_steps.JointSteps.settle
     fits: list[int] = []
 
     def settle(steps, *words):
@@ -548,7 +548,7 @@ def test_a_release_that_is_resumed_publishes_what_was_measured(
         if len(fits) == 1:
             raise SemidpError("no space left")
 
-    monkeypatch.setattr(table_steps.JointSteps, "settle", settle)
+    monkeypatch.setattr(part_steps.JointSteps, "settle", settle)
     place, seeded = tmp_path / "release", SeededRandomness(3)
     with pytest.raises(SemidpError, match="no space left"):
         run_partitioned(plan(), people, place, "state", randomness=seeded)
@@ -599,7 +599,7 @@ def test_a_circle_of_totals_is_told_before_anything_is_charged(people, tmp_path:
 def test_a_part_without_whole_numbers_is_named_and_has_the_same_columns(
     apart, people, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fit = table_steps.fit_product
+    fit = part_steps.fit_product
 
     def in_vain(grid, views, totals, estimates, *args, **more):
         made = fit(grid, views, totals, estimates, *args, **more)
@@ -607,7 +607,7 @@ def test_a_part_without_whole_numbers_is_named_and_has_the_same_columns(
             made[0] = nearest_whole(estimates[0])
         return made
 
-    monkeypatch.setattr(table_steps, "fit_product", in_vain)
+    monkeypatch.setattr(part_steps, "fit_product", in_vain)
     release = run_partitioned(plan(), people, tmp_path / "release", "state")
     said = [warning for warning in release.scope.warnings if "No whole numbers" in warning]
     assert len(said) == 1

@@ -30,8 +30,8 @@ from semidp.promise.schema.schema import Schema
 from semidp.publish import GroupRequest, TableRequest
 from semidp.publish.parts import prepared_blocks
 from semidp.publish.recheck import disagreements
-from semidp.publish.statistics.tables.by_parts import part_tables, table_steps
-from semidp.publish.statistics.tables.by_parts.part_tables import estimate_branch_tables
+from semidp.publish.statistics.tables import part_steps
+from semidp.publish.statistics.tables.separate import estimate_branch_tables
 from tests.partitions.conftest import FEATURES, PATHS, plan, records, run_partitioned
 
 
@@ -277,7 +277,7 @@ def test_counts_that_do_not_add_up_are_found(people, tmp_path: Path) -> None:
 def test_records_that_change_meanwhile_fail_the_release_and_no_number_is_quoted(
     people, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tables = part_tables.Reader.tables
+    tables = part_steps.Reader.tables
 
     def moved(self, features):
         found = tables(self, features)
@@ -287,7 +287,7 @@ def test_records_that_change_meanwhile_fail_the_release_and_no_number_is_quoted(
         counts.flat[0] += 1
         return [Table(found[0].schema, counts), *found[1:]]
 
-    monkeypatch.setattr(part_tables.Reader, "tables", moved)
+    monkeypatch.setattr(part_steps.Reader, "tables", moved)
     with pytest.raises(DataError, match="do not add up to what was read first") as caught:
         run_partitioned(plan(), people, tmp_path / "release", "state")
     assert not any(character.isdigit() for character in str(caught.value))
@@ -327,7 +327,7 @@ def test_what_cannot_be_released_part_by_part_is_refused_in_a_sentence(
 def test_tables_that_are_too_large_to_be_put_together_are_refused(
     people, tmp_path: Path, monkeypatch
 ) -> None:
-    monkeypatch.setattr(table_steps, "MOST_TOGETHER", 10)
+    monkeypatch.setattr(part_steps, "MOST_TOGETHER", 10)
     with pytest.raises(Refused, match="cells are too many for that"):
         run_partitioned(
             Plan([TableRequest(["tract"], Budget.pure(1))], [], FEATURES),

@@ -21,8 +21,8 @@ from semidp.publish.folders import discard_unfinished, is_unfinished
 from semidp.publish.parts import runners
 from semidp.publish.recheck import disagreements
 from semidp.publish.statistics.parts import STATE
-from semidp.publish.statistics.tables.by_parts import part_tables, table_steps
-from semidp.publish.statistics.tables.by_parts.part_tables import stored_path
+from semidp.publish.statistics.tables import part_steps
+from semidp.publish.statistics.tables.part_steps import stored_path
 from tests.cli.conftest import settle
 from tests.partitions.conftest import plan, run_partitioned, unfinished
 
@@ -108,7 +108,7 @@ def test_an_attempt_that_was_killed_after_it_measured_is_not_measured_again(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as broken:
-        broken.setattr(table_steps, "fit_product", fails)
+        broken.setattr(part_steps, "fit_product", fails)
         with pytest.raises(KeyboardInterrupt):
             run_partitioned(plan(), people, tmp_path / "release", "state")
     measured = [
@@ -117,12 +117,12 @@ def test_an_attempt_that_was_killed_after_it_measured_is_not_measured_again(
         if len(path.stem) == 64
     ]
     (stored,) = measured
-    noisy = part_tables.read_stored(stored)
+    noisy = part_steps.read_stored(stored)
     run_partitioned(plan(), people, tmp_path / "release", "state", resume=True)
     found = [
         path
         for path in (tmp_path / "release").rglob("product-measurements.parquet")
-        if np.array_equal(part_tables.read_stored(path), noisy)
+        if np.array_equal(part_steps.read_stored(path), noisy)
     ]
     assert len(found) == 1
 
@@ -135,7 +135,7 @@ def test_two_attempts_at_one_part_publish_the_same_numbers(
     then drops it.
     """
     kept, drawn = [], []
-    real, noise = part_tables.PartMeasurement.measure, part_tables.BranchNoise.measure
+    real, noise = part_steps.PartMeasurement.measure, part_steps.BranchNoise.measure
 
     def measure(work, task, source, attempt):
         real(work, task, source, attempt)
@@ -150,9 +150,9 @@ def test_two_attempts_at_one_part_publish_the_same_numbers(
             real(work, task, source, copy)
         kept.append(stored.read_bytes() == first)
 
-    monkeypatch.setattr(part_tables.PartMeasurement, "measure", measure)
+    monkeypatch.setattr(part_steps.PartMeasurement, "measure", measure)
     monkeypatch.setattr(
-        part_tables.BranchNoise,
+        part_steps.BranchNoise,
         "measure",
         lambda self, *words: drawn.append(self) or noise(self, *words),
     )

@@ -32,8 +32,8 @@ from semidp.publish.statistics.outcomes.request import binary_outcome
 from semidp.publish.statistics.quantiles.kind import QuantileRequest
 from semidp.publish.statistics.regression.kind import RegressionRequest
 from semidp.publish.statistics.sums.kind import GroupRequest
-from semidp.publish.statistics.tables.error_words import expected_counts
 from semidp.publish.statistics.tables.request import TablesRequest
+from semidp.publish.statistics.tables.words import expected_counts
 
 PLACES = Feature.from_paths(
     ("county", "district"), [("a", "1"), ("a", "2"), ("b", "3"), ("b", "4"), ("b", "5")]

@@ -18,8 +18,7 @@ from semidp.promise.schema.schema import Schema
 from semidp.publish import TableRequest, release_files
 from semidp.publish.recheck import disagreements
 from semidp.publish.results import cells
-from semidp.publish.results.cells import METADATA, Columns, Form
-from semidp.publish.results.columns import Labels
+from semidp.publish.results.columns import METADATA, Columns, Form, Labels
 
 ODD = ("plain", "a,b", 'say "x"', "two\nlines", "", " space ", "=1+1", "ü", "'")
 NESTED = Feature.from_paths(["state", "county"], [("a", "x, y"), ("a", "y"), ('b"', "z")])

@@ -17,7 +17,7 @@ from semidp.promise.noise.randomness import SeededRandomness
 from semidp.publish.results.grids import faint_cells
 from semidp.publish.results.texts import estimate_text
 from semidp.publish.statistics.protocol.requests import Request
-from semidp.publish.statistics.tables.error_words import CellErrors, combine_cell_errors
+from semidp.publish.statistics.tables.words import CellErrors, combine_cell_errors
 
 DOCS = Path(__file__).parent.parent.parent / "docs"
 PEOPLE = {

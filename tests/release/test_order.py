@@ -79,7 +79,7 @@ def test_a_file_in_the_order_of_the_schema_is_still_read(folder: Path) -> None:
     if not (folder / "region-health-sex.csv").exists():
         return
     table = Release.load(folder).table("region-health-sex")
-    from semidp.publish.results.cells import StoredFiles
+    from semidp.publish.results.columns import StoredFiles
 
     earlier = folder.parent / "earlier"
     earlier.mkdir()

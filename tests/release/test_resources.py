@@ -12,7 +12,7 @@ from semidp import Budget, Feature, InputError, Ledger, Plan, prepare, run
 from semidp.publish import TableRequest, resources
 from semidp.publish.pipeline import RunOptions
 from semidp.publish.resources import ResourceEstimate, declared_needs, memory_from, memory_limit
-from semidp.publish.results.cells import Form
+from semidp.publish.results.columns import Form
 from semidp.publish.sources.opening import Source, open_source
 from semidp.publish.statistics.tables import request as requests
 

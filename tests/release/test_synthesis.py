@@ -17,7 +17,7 @@ from semidp.inference.records.record_search import Ending
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.schema.schema import StructuralZero
 from semidp.publish import GroupRequest, TableRequest
-from semidp.publish.results.cells import Columns
+from semidp.publish.results.columns import Columns
 
 COUNTY = Feature.from_paths(
     ["state", "county"], [("a", "x"), ("a", "y"), ("b", "x,1"), ("b", "u"), ("b", "v")]

@@ -15,11 +15,17 @@ from semidp.cli.release import ask_password
 from semidp.errors import InputError
 from semidp.present.release import Release
 from semidp.promise.spaces.dataspace import Dataspace, normalize_margins
-from semidp.publish.approval import Approval, approval_path, approved_lines, sign_plan
 from semidp.publish.plan import Plan
 from semidp.publish.recheck import load_consistent
 from semidp.publish.settings import Given
-from semidp.publish.signing import Signer, make_keys
+from semidp.publish.signing import (
+    Approval,
+    Signer,
+    approval_path,
+    approved_lines,
+    make_keys,
+    sign_plan,
+)
 
 PLAN = argument("A plan file (TOML or JSON).", "PLAN")
 

@@ -39,7 +39,6 @@ from semidp.promise.files import replace_file
 from semidp.promise.guarantee import Scope
 from semidp.promise.progress import Progress
 from semidp.promise.spaces.linked import UNIT
-from semidp.publish.approval import Approval
 from semidp.publish.folders import check_place, is_unfinished
 from semidp.publish.pipeline import RunOptions, run_plan
 from semidp.publish.plan import Plan
@@ -56,6 +55,7 @@ from semidp.publish.release_files import REPORT, read_release_document, release_
 from semidp.publish.resources import declared_needs, refuse_map
 from semidp.publish.results.place_maps import PlaceMap
 from semidp.publish.settings import DESCRIBING, SPENDING, Given, name_options
+from semidp.publish.signing import Approval
 from semidp.publish.signing import verify as verify_signature
 from semidp.publish.sources.opening import Source, local_paths
 from semidp.publish.statistics.registry import build_requests, statistic_settings

@@ -13,12 +13,12 @@ from semidp.cli.release import ask_password, carry_out, print_release
 from semidp.errors import InputError
 from semidp.promise.accounting.ledger import Ledger
 from semidp.promise.files import may_exist
-from semidp.publish.approval import Approval
 from semidp.publish.folders import Unfinished, discard_unfinished, is_unfinished
 from semidp.publish.plan import Plan
 from semidp.publish.plan_settings import build_run_options, open_data
 from semidp.publish.release_files import REPORT
 from semidp.publish.settings import Given
+from semidp.publish.signing import Approval
 
 OUT = argument("The folder that the release was to be written to.", "OUT")
 

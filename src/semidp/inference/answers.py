@@ -27,7 +27,7 @@ from semidp.inference.cell_bounds import whole_interval
 from semidp.inference.linear_estimates import simulated_bound
 from semidp.promise.exact import bisection
 from semidp.promise.schema.schema import Schema
-from semidp.publish.results.cells import DataFrames
+from semidp.publish.results.columns import DataFrames
 
 Floats = NDArray[np.float64]
 

@@ -43,7 +43,7 @@ from semidp.inference.unknown_totals import (
 from semidp.promise.documents import Encodable
 from semidp.promise.exact import bisection
 from semidp.promise.noise.randomness import Randomness, SystemRandomness, generator
-from semidp.publish.statistics.odds_ratio.hypergeometric import IntegerLaw, TwoByTwo
+from semidp.publish.statistics.odds_ratio.umpu import IntegerLaw, TwoByTwo
 from semidp.publish.written_values import check_level
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from semidp.promise.mechanisms.mechanism import CellByCell, Mechanism, NoNoise
 from semidp.promise.mechanisms.residual_laws import SharedNoise
 from semidp.promise.noise.distributions import CountNoise
 from semidp.promise.noise.randomness import Randomness, SystemRandomness
-from semidp.publish.noise_sums import Weighted, half_widths
+from semidp.publish.half_widths import Weighted, half_widths
 
 Floats = NDArray[np.float64]
 

@@ -25,8 +25,8 @@ from semidp.promise.noise.randomness import Randomness, SystemRandomness
 from semidp.promise.schema.features import Feature
 from semidp.promise.schema.outcome import Outcome
 from semidp.promise.spaces.linked import LinkedDataspace
-from semidp.publish.noise_sums import LEVEL
-from semidp.publish.results.cells import Columns, PublishedColumns
+from semidp.publish.half_widths import LEVEL
+from semidp.publish.results.columns import Columns, PublishedColumns
 from semidp.publish.results.role_columns import Role, Sheet
 from semidp.publish.statistics.outcomes.group_sums import GroupSums
 from semidp.publish.statistics.protocol.statistic import PublishedStatistic

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from semidp.errors import Refused
 from semidp.inference.independence import MISS, CrossedTable
-from semidp.publish.noise_sums import Weighted
+from semidp.publish.half_widths import Weighted
 from semidp.publish.statistics.odds_ratio.umpu import Alternative
 
 Floats = NDArray[np.float64]

@@ -15,7 +15,7 @@ from semidp.promise.spaces.linked import LinkedDataspace
 from semidp.promise.tradeoff.polygons import Approximate
 from semidp.publish.recheck import Recheck
 from semidp.publish.release_files import ReleaseFiles
-from semidp.publish.results.cells import TABLE_MEANINGS
+from semidp.publish.results.columns import TABLE_MEANINGS
 
 Entry = Mapping[str, Mapping[str, Any]]
 

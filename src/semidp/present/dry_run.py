@@ -32,7 +32,7 @@ from semidp.publish.parts.prepared_blocks import PreparedBlocks, prepare_parts
 from semidp.publish.pipeline import Prepared, RunOptions, calibrate, open_records, prepare
 from semidp.publish.plan import Plan
 from semidp.publish.resources import ResourceEstimate, estimate_resources, part_needs, size_text
-from semidp.publish.results.cells import Form
+from semidp.publish.results.columns import Form
 from semidp.publish.selection import with_exact_claim
 from semidp.publish.statistics.registry import better, kinds
 from semidp.publish.survey import public_scope

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from semidp.inference.measured import Cells
     from semidp.inference.records.synthetic import SyntheticRecords
     from semidp.publish.recheck_results import Findings
-    from semidp.publish.results.cells import StoredFiles
+    from semidp.publish.results.columns import StoredFiles
     from semidp.publish.results.grids import Section
 
 

@@ -10,7 +10,6 @@ from semidp.publish import plotting as style
 from semidp.publish.fitting.tables import fit_table
 from semidp.publish.selection import available, calibrate_mechanism, choose, outcome_mechanism
 from semidp.publish.statistics.distribution.kind import DistributionRequest
-from semidp.publish.statistics.odds_ratio.hypergeometric import Strata, TwoByTwo
 from semidp.publish.statistics.odds_ratio.kind import OddsRatioRequest
 from semidp.publish.statistics.odds_ratio.measured_ratio import (
     planned_test,
@@ -18,12 +17,16 @@ from semidp.publish.statistics.odds_ratio.measured_ratio import (
     power_curves,
     sample_size,
 )
-from semidp.publish.statistics.odds_ratio.umpu import Alternative, UmpuTest
+from semidp.publish.statistics.odds_ratio.umpu import Alternative, Strata, TwoByTwo, UmpuTest
 from semidp.publish.statistics.outcomes.group_sums import GroupSums
 from semidp.publish.statistics.quantiles.kind import QuantileRequest
 from semidp.publish.statistics.regression.kind import RegressionRequest
-from semidp.publish.statistics.regression.linear import LinearFit, Moments, regression_mechanism
-from semidp.publish.statistics.regression.routes import route_values
+from semidp.publish.statistics.regression.linear import (
+    LinearFit,
+    Moments,
+    regression_mechanism,
+    route_values,
+)
 from semidp.publish.statistics.sums.kind import GroupRequest
 from semidp.publish.statistics.tables.asked import TableRequest
 from semidp.publish.statistics.tables.request import TablesRequest

@@ -23,8 +23,7 @@ from semidp.promise.noise.randomness import Randomness
 from semidp.promise.schema.margins import Floats, View, list_axes
 from semidp.promise.sensitivity.linked_products import KindSpace, LinkedSpace
 from semidp.promise.spaces.linked import UNIT
-from semidp.publish.half_widths import sum_terms
-from semidp.publish.noise_sums import LEVEL, half_width
+from semidp.publish.half_widths import LEVEL, half_width, sum_terms
 from semidp.publish.size_agreement import (
     Agreement,
     LevelResidual,

@@ -20,7 +20,7 @@ from semidp.promise.spaces.dataspace import Dataspace, Margin, normalize_margins
 from semidp.promise.spaces.linked import LinkedDataspace, Quarters
 from semidp.publish.plan import LinkedUnits, Plan, UnitFeature
 from semidp.publish.resources import ResourceEstimate, count_part_cells
-from semidp.publish.results.cells import Form
+from semidp.publish.results.columns import Form
 from semidp.publish.sources.linked_records import (
     Joining,
     LinkedData,

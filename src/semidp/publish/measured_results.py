@@ -18,7 +18,7 @@ from semidp.promise.mechanisms.mechanism import Mechanism
 from semidp.promise.progress import Progress, silent
 from semidp.promise.sensitivity.query_space import QuerySpace
 from semidp.publish.plan import Plan
-from semidp.publish.results.cells import StoredFiles
+from semidp.publish.results.columns import StoredFiles
 from semidp.publish.results.published_table import StoredFit
 from semidp.publish.selection import with_exact_claim
 from semidp.publish.statistics.parts import BY_PARTS, Partition

@@ -37,7 +37,7 @@ from semidp.publish.plan import Plan
 from semidp.publish.presentation import AS_USUAL, Presentation, check_installed
 from semidp.publish.release_files import ReleaseFiles, release_files
 from semidp.publish.resources import refuse_files, refuse_map, refuse_sheets
-from semidp.publish.results.cells import Form, form_named
+from semidp.publish.results.columns import Form, form_named
 from semidp.publish.side_information import naive_tradeoff, other_guarantee
 from semidp.publish.sources.opening import Source, open_source
 from semidp.publish.statistics.parts import Partition

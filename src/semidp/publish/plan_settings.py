@@ -29,7 +29,7 @@ from semidp.publish.pipeline import RunOptions
 from semidp.publish.plan import LinkedUnits, Plan, read_declarations
 from semidp.publish.presentation import AGENCY, Presentation
 from semidp.publish.resources import memory_from
-from semidp.publish.results.cells import Form, form_named
+from semidp.publish.results.columns import Form, form_named
 from semidp.publish.results.place_maps import PlaceMap
 from semidp.publish.settings import Given
 from semidp.publish.signing import Signer

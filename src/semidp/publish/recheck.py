@@ -40,7 +40,7 @@ from semidp.publish.release_files import (
     release_title,
 )
 from semidp.publish.release_value import SOURCES
-from semidp.publish.results.cells import METADATA, Columns, StoredFiles, csvw
+from semidp.publish.results.columns import METADATA, Columns, StoredFiles, csvw
 from semidp.publish.results.place_maps import MAP
 from semidp.publish.sdmx import STRUCTURE
 from semidp.publish.signing import SIGNATURE, SUMS

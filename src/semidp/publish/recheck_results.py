@@ -24,8 +24,7 @@ from semidp.promise.mechanisms.mechanism import Mechanism
 from semidp.promise.mechanisms.residual_noise import ResidualMechanism
 from semidp.promise.tradeoff.function import Tradeoff
 from semidp.publish.release_value import ReleaseValue
-from semidp.publish.results.cells import Columns, Form
-from semidp.publish.results.columns import different_column, equal_numbers
+from semidp.publish.results.columns import Columns, Form, different_column, equal_numbers
 from semidp.publish.results.grids import edge_cells
 from semidp.publish.results.published_table import FittedTable, PublishedTable
 from semidp.publish.selection import NAMES

@@ -38,7 +38,7 @@ from semidp.publish.presentation import (
 )
 from semidp.publish.recheck_results import Findings
 from semidp.publish.release_value import SOURCES, ReleaseValue
-from semidp.publish.results.cells import METADATA, Columns, Form, StoredFiles, csvw, form_named
+from semidp.publish.results.columns import METADATA, Columns, Form, StoredFiles, csvw, form_named
 from semidp.publish.results.grids import Section
 from semidp.publish.results.place_maps import MAP, PlaceMap
 from semidp.publish.results.published_table import Contradiction, ExactTotals, exact_totals

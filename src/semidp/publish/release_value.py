@@ -27,7 +27,7 @@ from semidp.promise.tradeoff.function import Tradeoff
 from semidp.publish.plan import AdjacencyChoice, Plan, margins_from
 from semidp.publish.plotting import tradeoff_plot
 from semidp.publish.presentation import AS_USUAL, Presentation
-from semidp.publish.results.cells import Form, PublishedColumns
+from semidp.publish.results.columns import Form, PublishedColumns
 from semidp.publish.results.published_table import PublishedTable
 from semidp.publish.results.role_columns import Sheet
 from semidp.publish.side_information import (

@@ -26,7 +26,7 @@ from semidp.publish.fitting.tables import is_fitted_by_flow
 from semidp.publish.plan import Plan
 from semidp.publish.plotting import is_drawn
 from semidp.publish.presentation import AS_USUAL, Presentation, refuse_rows
-from semidp.publish.results.cells import TABLE_NUMBERS, Form, choose_form
+from semidp.publish.results.columns import TABLE_NUMBERS, Form, choose_form
 from semidp.publish.results.grids import FOLDED_CELLS
 from semidp.publish.results.place_maps import PlaceMap
 from semidp.publish.results.published_table import exact_totals

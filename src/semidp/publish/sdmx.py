@@ -20,8 +20,7 @@ from numpy.typing import NDArray
 
 from semidp.promise.accounting.periods import Periods
 from semidp.publish.release_value import ReleaseValue
-from semidp.publish.results.cells import Columns
-from semidp.publish.results.columns import Labels
+from semidp.publish.results.columns import Columns, Labels
 from semidp.publish.results.published_table import PublishedTable, exact_totals
 from semidp.publish.results.role_columns import Role, Sheet
 

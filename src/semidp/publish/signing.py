@@ -1,19 +1,34 @@
-"""Signatures of release folders, in the format of minisign: who made every file of a folder, and
-that none was changed.
+"""Signatures in the format of minisign: of release folders, who made every file and that none was
+changed; and of plans, which are approved before data.
 
-``SHA256SUMS`` lists every file with its hash, and ``SHA256SUMS.minisig`` signs that list, so that
-``minisign -Vm SHA256SUMS -p KEY`` and ``sha256sum -c SHA256SUMS`` verify a folder without semidp.
-Keys are read by py-minisign, an optional package.
+``SHA256SUMS`` lists every file of a folder with its hash, and ``SHA256SUMS.minisig`` signs that
+list, so that ``minisign -Vm SHA256SUMS -p KEY`` and ``sha256sum -c SHA256SUMS`` verify a folder
+without semidp. Keys are read by py-minisign, an optional package.
+
+``semidp plan sign`` writes beside a plan file ``PLAN.approval``, a document of everything that the
+plan says once its files are read (features, exact totals, requests, budgets, and how records are
+read), and ``PLAN.approval.minisig``. A run compares the plan that it is about to carry out with
+that document, whatever its options were.
 """
 
+import json
 import os
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from attrs import evolve
+
 from semidp.errors import InputError, MissingExtra
-from semidp.promise.documents import digest, read_plain
-from semidp.promise.files import may_exist
+from semidp.promise.documents import digest, from_json, read_plain
+from semidp.promise.files import may_exist, replace_file
+from semidp.promise.guarantee import Scope
+from semidp.promise.spaces.dataspace import Dataspace
+from semidp.publish.budgets import best_answered, calibrate_separately, solve_target_errors
+from semidp.publish.level_bins import Microdata
+from semidp.publish.plan import Plan
+from semidp.publish.results.published_table import exact_totals
+from semidp.publish.settings import Given, list_file_settings
 from semidp.publish.statistics.parts import refuse_changed
 
 SUMS = "SHA256SUMS"
@@ -159,3 +174,220 @@ def _minisign() -> Any:
             "signatures need the package py-minisign: pip install 'semidp[sign]'"
         ) from None
     return minisign
+
+
+FORM = "semidp-approval-1"
+"""What the document calls itself; another number where its keys change their meaning."""
+
+FREE = ("label", "write", "agency", "sign", "memory")
+"""Settings of a plan file that are not approved with it: they change neither how records are read
+nor what is said beside the numbers."""
+
+
+def approval_path(plan: Path) -> Path:
+    """Return where the approval of a plan file is."""
+    return plan.with_name(f"{plan.name}.approval")
+
+
+def describe_approved(plan: Plan, given: Given) -> dict[str, Any]:
+    """Return what is approved, as plain values: the plan and the settings that go with it.
+
+    >>> from semidp import Budget
+    >>> from semidp.publish import TableRequest
+    >>> plan = Plan([TableRequest(["sex"], Budget.gdp(1))], ["sex"])
+    >>> approved = describe_approved(plan, Given({"title": "Health", "memory": "8GB"}))
+    >>> approved["settings"], approved["plan"]["invariants"]
+    ({'title': 'Health'}, [['sex']])
+    """
+    settings: dict[str, Any] = {}
+    for name, row in list_file_settings().items():
+        value = given[name]
+        if name in FREE or value in (row.default, None, False, (), []):
+            continue
+        # A path says nothing about what is in the file.
+        settings[name] = digest(Path(value)) if name == "map" else value
+    return {"form": FORM, "plan": _plain(plan.to_json()), "settings": _plain(settings)}
+
+
+def sign_plan(
+    path: Path, plan: Plan, given: Given, signer: Signer, totals: Dataspace | None, *, force: bool
+) -> dict[str, Any]:
+    """Write the approval of a plan file and its signature; return the document.
+
+    Parameters
+    ----------
+    path
+        The plan file.
+    plan, given
+        What it says.
+    signer
+        The key.
+    totals
+        The exact totals that data must have; any unless given.
+    force
+        Replace an earlier approval.
+    """
+    for request in plan.requests:
+        if request.budget is None and not request.has_targets:
+            raise InputError(
+                f"the plan gives {request.name!r} no budget, so that an approval would approve any:"
+                " write the budget into the plan"
+            )
+    document = describe_approved(plan, given)
+    if totals is not None:
+        document["totals"] = _plain(list(_list_totals(totals)))
+    text = json.dumps(document, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+    place = approval_path(path)
+    replace_file(place, text, force=force)
+    signer.sign_file(place)
+    return document
+
+
+class Approval:
+    """An approval whose signature was verified.
+
+    Parameters
+    ----------
+    path
+        The plan file beside which it is.
+    key
+        The public key.
+    """
+
+    def __init__(self, path: Path, key: Path) -> None:
+        self.place = approval_path(path)
+        self._key = key
+        signed = verify_file(self.place, key)
+        try:
+            self.document = from_json(signed)
+            known = self.document["form"] == FORM and isinstance(self.document["plan"], dict)
+        except (ValueError, KeyError, TypeError):
+            known = False
+        if not known:
+            raise InputError(f"{self.place} is no approval of this version: sign the plan again")
+
+    def check_plan(self, plan: Plan, given: Given | None = None) -> None:
+        """Refuse a plan that is not the one that was signed; without settings only the plan."""
+        asked = describe_approved(plan, Given({}) if given is None else given)
+        keys = ("plan",) if given is None else ("plan", "settings")
+        for key in keys:
+            signed, found = self.document[key], asked[key]
+            for name in sorted({*signed, *found}):
+                if signed.get(name) != found.get(name):
+                    raise InputError(
+                        f"{name!r} is not what the key {self._key} has approved: carry the plan out"
+                        " as it was signed, or have it signed again"
+                    )
+
+    def check_totals(self, dataspace: Dataspace) -> None:
+        """Refuse exact totals that the approval does not name, where it names any."""
+        named = self.document.get("totals")
+        if named is None:
+            return
+        for total in _plain(list(_list_totals(dataspace))):
+            if total not in named:
+                features = " × ".join(total["features"]) or "the number of records"
+                raise InputError(
+                    f"the exact totals by {features} are not those that the key {self._key} has"
+                    " approved: these data are not the ones that the approval is about"
+                )
+
+    def check_release(self, asked: Plan, released: Plan, scope: Scope, *, by_parts: bool) -> None:
+        """Refuse a release whose plan or exact totals are not those approved.
+
+        Parameters
+        ----------
+        asked
+            The plan that was approved.
+        released, scope
+            The plan of the release, and what is public of it.
+        by_parts
+            Whether it was released part by part.
+        """
+        self.check_plan(_restore_asked(asked, released, scope, by_parts))
+        self.check_totals(scope.dataspace)
+
+
+def _restore_asked(asked: Plan, released: Plan, scope: Scope, by_parts: bool) -> Plan:
+    """Return the plan of a release without what followed from public numbers: budgets that target
+    errors needed, tables measured apart, the tables and bins of microdata. The plan as it is where
+    something does not follow.
+    """
+    if asked.microdata is not None:
+        return _restore_microdata(asked, asked.microdata, released)
+    if released.to_json() == asked.to_json():
+        return released
+    targets_met = solve_target_errors(asked, scope, by_parts)
+    planned, planned_scope = calibrate_separately(targets_met, scope)
+    planned = best_answered(planned, planned_scope)[0]
+    follows = evolve(released, requests=planned.requests).to_json() == released.to_json()
+    return evolve(released, requests=asked.requests) if follows else released
+
+
+def _restore_microdata(asked: Plan, microdata: Microdata, released: Plan) -> Plan:
+    """Return the plan of microdata without its tables, bins, and the features that bins order."""
+    spent, allowed = released.budget, microdata.phases_budget
+    is_within = (
+        spent is not None
+        and spent.kind == allowed.kind
+        and (spent.rho or spent.mu or 0) <= (allowed.rho or allowed.mu or 0)
+    )
+    features = {feature.name: feature for feature in released.features}
+    columns = {*microdata.columns}
+    for name in columns & features.keys():
+        columns |= {*features[name].names}
+    of_columns = all(
+        bool(request.tables) and columns.issuperset(request.features)
+        for request in released.requests
+    )
+    same_levels = all(
+        feature.name in features and {*feature.levels} == {*features[feature.name].levels}
+        for feature in asked.features
+    )
+    if released.microdata is None or not (is_within and of_columns and same_levels):
+        return released
+    return evolve(
+        released,
+        requests=asked.requests,
+        features=asked.features,
+        nests=asked.nests,
+        microdata=evolve(released.microdata, ordered=microdata.ordered),
+    )
+
+
+def _list_totals(dataspace: Dataspace) -> Iterator[dict[str, Any]]:
+    """Yield the number of records, and every exact margin, with its cells in one order."""
+    for kind in dataspace.kinds:
+        yield {"of": kind, "features": [], "cells": [[dataspace.for_kind(kind).n]]}
+    for total in exact_totals(dataspace):
+        columns = total.columns()
+        names = sorted(columns.labels)
+        labels = [columns.labels[name].column(columns.rows).tolist() for name in names]
+        (counts,) = columns.numbers.values()
+        # Levels without a record need not be listed.
+        cells = [row for row in zip(*labels, counts.tolist(), strict=True) if row[-1]]
+        yield {"of": total.kind, "features": names, "cells": sorted(map(list, cells))}
+
+
+def approved_lines(plan: Plan, document: Mapping[str, Any]) -> Sequence[tuple[str, str]]:
+    """Say what an approval approves, for a terminal."""
+    margins = [str(margin) for margin in plan.invariants]
+    rows = [("exact", "; ".join(margins) or "the number of records")]
+    for request in plan.requests:
+        spent = "as its target errors need" if request.budget is None else str(request.budget)
+        rows.append(("with noise", f"{request.name} ({', '.join(request.features)}): {spent}"))
+    if plan.microdata is not None:
+        columns = ", ".join(plan.microdata.columns)
+        rows.append(("with noise", f"microdata ({columns}): {plan.microdata.budget}"))
+    rows.append(("adjacency", str(plan.adjacency)))
+    if "totals" in document:
+        rows.append(("data", f"those with the {len(document['totals'])} totals that are named"))
+    else:
+        rows.append(("data", "any: the approval names exact totals by their features alone"))
+    if plan.levels_from_data:
+        rows.append(("warning", "levels that the plan does not declare are read from the data"))
+    return rows
+
+
+def _plain(value: Any) -> Any:
+    return json.loads(json.dumps(value))

@@ -21,10 +21,9 @@ from semidp.promise.tradeoff.budget import Budget
 from semidp.promise.tradeoff.function import Tradeoff
 from semidp.publish.pipeline import Prepared, RunOptions, measure_prepared
 from semidp.publish.plan import Plan
-from semidp.publish.statistics.odds_ratio.hypergeometric import refuse_untestable
 from semidp.publish.statistics.odds_ratio.kind import OddsRatioRequest
 from semidp.publish.statistics.odds_ratio.measured_ratio import OddsRatioResult, canonical_mechanism
-from semidp.publish.statistics.odds_ratio.umpu import Alternative
+from semidp.publish.statistics.odds_ratio.umpu import Alternative, refuse_untestable
 
 
 def odds_ratio_test(

@@ -40,19 +40,17 @@ from semidp.promise.schema.margins import View, list_axes
 from semidp.promise.sensitivity.distribution_space import DistributionSpace
 from semidp.promise.spaces.dataspace import Margin
 from semidp.promise.tradeoff.budget import approximate
-from semidp.publish.noise_sums import Weighted, half_widths
-from semidp.publish.statistics.distribution.distribution_estimates import (
-    Floats,
-    GroupDistributions,
-    band_rank,
-    simulations,
-)
+from semidp.publish.half_widths import Weighted, half_widths
 from semidp.publish.statistics.distribution.kind import DistributionRequest
 from semidp.publish.statistics.distribution.published import (
+    Floats,
+    GroupDistributions,
     about_intervals,
+    band_rank,
     distribution_facts,
     distribution_sheets,
     distribution_title,
+    simulations,
 )
 from semidp.publish.statistics.outcomes.groups import clipped_text
 from semidp.publish.statistics.outcomes.noise_law import entry_noise_law

@@ -44,7 +44,7 @@ from semidp.publish.plan import AdjacencyChoice, LinkedUnits, Plan, chosen_adjac
 from semidp.publish.recheck_results import Findings, check_fits, close, differences, short
 from semidp.publish.release_files import ReleaseFiles
 from semidp.publish.release_value import ReleaseValue
-from semidp.publish.results.cells import Columns, Form, PublishedColumns, StoredFiles, named_files
+from semidp.publish.results.columns import Columns, Form, PublishedColumns, StoredFiles, named_files
 from semidp.publish.results.grids import LISTED_ROWS, Details, Section, first_cells, table_title
 from semidp.publish.results.published_table import (
     Fitted,
@@ -54,8 +54,8 @@ from semidp.publish.results.published_table import (
 )
 from semidp.publish.results.texts import error_text, more
 from semidp.publish.statistics.protocol.results import Noise, Published
-from semidp.publish.statistics.tables.error_words import misses_totals
 from semidp.publish.statistics.tables.linked_published import COMMAND_PREFIX, UNITS_PREFIX
+from semidp.publish.statistics.tables.words import misses_totals
 from semidp.publish.survey import find_semi_adjacency
 
 _R = TypeVar("_R", bound=ReleaseValue)

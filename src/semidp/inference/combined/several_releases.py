@@ -23,8 +23,7 @@ from semidp.promise.schema.margins import Mask, Totals, View, list_axes
 from semidp.promise.schema.schema import Schema
 from semidp.promise.sensitivity.table_spaces import find_possible_cells
 from semidp.promise.spaces.dataspace import RECORD, Dataspace
-from semidp.publish.half_widths import INTERVALS_BELOW
-from semidp.publish.noise_sums import LEVEL, half_widths
+from semidp.publish.half_widths import INTERVALS_BELOW, LEVEL, half_widths
 from semidp.publish.results.published_table import FitKind, Fitted, PublishedTable
 from semidp.publish.statistics.protocol.results import Published
 from semidp.publish.statistics.tables.fitting import fit_product

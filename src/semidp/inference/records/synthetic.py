@@ -25,7 +25,7 @@ from semidp.promise.exact import format_value
 from semidp.promise.files import replace_file
 from semidp.promise.schema.margins import View
 from semidp.promise.schema.schema import Schema
-from semidp.publish.results.cells import DataFrames, csv_bytes, import_optional
+from semidp.publish.results.columns import DataFrames, csv_bytes, import_optional
 from semidp.publish.written_values import check_level
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import numpy as np
 
 from semidp.publish.plotting import BLUE, GREY, Figure, drawing, grouped_ticks, svg
 from semidp.publish.release_files import ReleaseFiles
-from semidp.publish.results.cells import Columns
+from semidp.publish.results.columns import Columns
 from semidp.publish.results.grids import Section
 from semidp.publish.results.place_maps import PlaceMap
 from semidp.publish.statistics.protocol.results import Published

@@ -20,7 +20,7 @@ from semidp.present.report import sentences
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.publish.presentation import Presentation, check_installed, refuse_rows, round_to_base
 from semidp.publish.release_files import ReleaseFiles
-from semidp.publish.results.cells import Columns, PublishedColumns
+from semidp.publish.results.columns import Columns, PublishedColumns
 from semidp.publish.results.published_table import ExactTotals, PublishedTable, exact_totals
 
 _LONGEST_NAME = 31

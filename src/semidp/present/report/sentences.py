@@ -27,7 +27,7 @@ from semidp.publish.plan import Plan
 from semidp.publish.presentation import WORKBOOK, report_words
 from semidp.publish.release_files import ReleaseFiles
 from semidp.publish.release_value import SOURCES
-from semidp.publish.results.cells import METADATA
+from semidp.publish.results.columns import METADATA
 from semidp.publish.results.place_maps import MAP
 from semidp.publish.results.texts import name_tradeoff
 from semidp.publish.sdmx import STRUCTURE

@@ -5,5 +5,5 @@ arrays, `real` projects, `flows` solves exactly, `rounding` takes linear time or
 
 Several tables that must agree are fitted one after the other in `statistics.tables.fitting`;
 members and units in `statistics.tables.linked_fitting`; parts of a release in
-`statistics.tables.by_parts.separate_fits`.
+`statistics.tables.separate`.
 """

@@ -47,7 +47,7 @@ from semidp.publish.pipeline import (
 from semidp.publish.plan import Plan
 from semidp.publish.presentation import Presentation
 from semidp.publish.release_files import ReleaseFiles, release_files
-from semidp.publish.results.cells import Form, StoredFiles, form_named
+from semidp.publish.results.columns import Form, StoredFiles, form_named
 from semidp.publish.results.place_maps import PlaceMap
 from semidp.publish.statistics.parts import (
     STATE,

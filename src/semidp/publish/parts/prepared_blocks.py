@@ -35,7 +35,7 @@ from semidp.publish.plan import Plan
 from semidp.publish.presentation import Presentation
 from semidp.publish.release_files import read_scope, scope_json
 from semidp.publish.resources import refuse_files
-from semidp.publish.results.cells import Form
+from semidp.publish.results.columns import Form
 from semidp.publish.selection import with_exact_claim
 from semidp.publish.sources.reader import cut_to_available
 from semidp.publish.statistics.parts import STATE, PartTask, part_folder, part_path

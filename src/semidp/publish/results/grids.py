@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from semidp.promise.schema.features import Feature
 from semidp.promise.spaces.dataspace import Datasets, Dataspace, Margin
 from semidp.promise.spaces.linked import UNIT
-from semidp.publish.results.cells import Form
+from semidp.publish.results.columns import Form
 from semidp.publish.results.published_table import PublishedTable
 from semidp.publish.results.texts import count_text, error_text
 

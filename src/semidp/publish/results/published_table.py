@@ -22,7 +22,7 @@ from semidp.promise.schema.schema import Schema, Table
 from semidp.promise.spaces.dataspace import RECORD, Dataspace
 from semidp.promise.spaces.linked import MEMBER, UNIT
 from semidp.publish.plotting import heatmap
-from semidp.publish.results.cells import TABLE_MEANINGS, Columns, PublishedColumns, StoredFiles
+from semidp.publish.results.columns import TABLE_MEANINGS, Columns, PublishedColumns, StoredFiles
 
 UNNAMED = "table"
 """The name of a table that was given none and stands alone."""

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from semidp.promise.exact import count_noun
 from semidp.publish.plotting import estimates_plot
-from semidp.publish.results.cells import Columns, PublishedColumns
+from semidp.publish.results.columns import Columns, PublishedColumns
 from semidp.publish.results.grids import LISTED_ROWS, Section
 from semidp.publish.results.texts import (
     FAINT_MARK,

@@ -45,8 +45,8 @@ from semidp.publish.sources.contract import (
     address_parts,
     grouping_sets,
     quietly,
+    without_mixtures,
 )
-from semidp.publish.sources.memory import without_mixtures
 
 # What PostgreSQL reads for one release, it reads as of one moment; and a WHERE takes an hour at
 # most.

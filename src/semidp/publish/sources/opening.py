@@ -29,24 +29,22 @@ from semidp.publish.sources.contract import (
     Coded,
     CodedColumn,
     CodedGroups,
+    Codes,
     Key,
     Measure,
     Records,
+    TableRecords,
+    Tabulation,
     is_address,
+    materialize,
     require,
+    without_mixtures,
 )
 from semidp.publish.sources.data_files import (
     is_windows,
     is_workbook,
     sheet_columns,
     windows_columns,
-)
-from semidp.publish.sources.memory import (
-    Codes,
-    TableRecords,
-    Tabulation,
-    materialize,
-    without_mixtures,
 )
 from semidp.publish.sources.readings import (
     EVERYONE,

@@ -19,7 +19,7 @@ from semidp.promise.noise.randomness import Randomness
 from semidp.promise.schema.features import Feature
 from semidp.promise.schema.schema import Schema
 from semidp.promise.spaces.dataspace import Dataspace
-from semidp.publish.results.cells import Form, StoredFiles
+from semidp.publish.results.columns import Form, StoredFiles
 from semidp.publish.results.grids import faint_cells
 from semidp.publish.results.published_table import Fitted, PublishedTable, is_size
 

@@ -35,7 +35,7 @@ from semidp.promise.tradeoff.budget import Budget
 from semidp.publish.results.texts import error_text
 from semidp.publish.selection import AUTO
 from semidp.publish.sources.reader import Reader, conceal
-from semidp.publish.statistics.distribution.distribution_estimates import (
+from semidp.publish.statistics.distribution.published import (
     QUANTILES,
     GroupDistributions,
     band_half_widths,
@@ -43,8 +43,8 @@ from semidp.publish.statistics.distribution.distribution_estimates import (
     difference_error,
     in_order,
     pointwise_half_widths,
+    publish_distribution,
 )
-from semidp.publish.statistics.distribution.published import publish_distribution
 from semidp.publish.statistics.outcomes.groups import (
     BOUNDS,
     GRID,

@@ -23,14 +23,16 @@ from semidp.publish.results.role_columns import Role, RoleColumn, Sheet, noisy_c
 from semidp.publish.results.texts import p_value_text
 from semidp.publish.selection import AUTO
 from semidp.publish.sources.reader import Reader, conceal
-from semidp.publish.statistics.odds_ratio.hypergeometric import (
+from semidp.publish.statistics.odds_ratio.measured_ratio import OddsRatioResult
+from semidp.publish.statistics.odds_ratio.umpu import (
+    Alternative,
+    Interval,
     Strata,
     TwoByTwo,
+    UmpuTest,
     margins_of,
     refuse_untestable,
 )
-from semidp.publish.statistics.odds_ratio.measured_ratio import OddsRatioResult
-from semidp.publish.statistics.odds_ratio.umpu import Alternative, Interval, UmpuTest
 from semidp.publish.statistics.outcomes.groups import LEVEL
 from semidp.publish.statistics.outcomes.noise_law import LEVEL as USUAL_LEVEL
 from semidp.publish.statistics.protocol.requests import (

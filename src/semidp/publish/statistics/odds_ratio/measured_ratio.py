@@ -25,13 +25,15 @@ from semidp.promise.tradeoff.budget import Budget
 from semidp.promise.tradeoff.function import Tradeoff
 from semidp.promise.tradeoff.polygons import Approximate
 from semidp.promise.tradeoff.smooth import Gaussian
-from semidp.publish.statistics.odds_ratio.hypergeometric import (
+from semidp.publish.statistics.odds_ratio.umpu import (
+    Alternative,
+    Interval,
     Strata,
     TwoByTwo,
+    UmpuTest,
     margins_of,
     refuse_untestable,
 )
-from semidp.publish.statistics.odds_ratio.umpu import Alternative, Interval, UmpuTest
 from semidp.publish.written_values import check_level
 
 

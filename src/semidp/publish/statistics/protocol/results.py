@@ -25,7 +25,7 @@ from semidp.promise.tradeoff.budget import Budget, approximate
 from semidp.promise.tradeoff.function import Tradeoff
 from semidp.promise.tradeoff.smooth import ZCDP, Gaussian
 from semidp.publish.comparisons import naive_cost, naive_loss
-from semidp.publish.results.cells import Columns, DataFrames, Form, PublishedColumns, StoredFiles
+from semidp.publish.results.columns import Columns, DataFrames, Form, PublishedColumns, StoredFiles
 from semidp.publish.results.grids import Details, Section
 from semidp.publish.results.published_table import FittedTable, PublishedTable, is_size
 from semidp.publish.results.texts import CLAIM_TEXTS, scale_text

@@ -11,7 +11,7 @@ from typing import Any, Protocol, cast
 from semidp.promise.exact import count_noun
 from semidp.promise.guarantee import Scope
 from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
-from semidp.publish.results.cells import Columns, Form, PublishedColumns, StoredFiles
+from semidp.publish.results.columns import Columns, Form, PublishedColumns, StoredFiles
 from semidp.publish.results.grids import Details, Section
 from semidp.publish.results.published_table import StoredFit
 from semidp.publish.results.role_columns import Sheet

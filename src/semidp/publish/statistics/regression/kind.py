@@ -85,9 +85,9 @@ from semidp.publish.statistics.regression.linear import (
     gram_matrix,
     noise_covariance,
     regression_mechanism,
+    route_values,
 )
 from semidp.publish.statistics.regression.logistic import LogisticFit, joint_counts
-from semidp.publish.statistics.regression.routes import route_values
 from semidp.publish.statistics.setting import Chosen, Panel, Setting, Shape
 from semidp.publish.written_values import is_number, texts
 

@@ -31,7 +31,7 @@ from semidp.publish.results.role_columns import (
 from semidp.publish.results.texts import p_value_text, scale_text
 from semidp.publish.selection import AUTO
 from semidp.publish.sources.reader import Reader, conceal
-from semidp.publish.statistics.outcomes.group_sums import Estimates, GroupSums
+from semidp.publish.statistics.outcomes.group_sums import Comparison, Estimates, GroupSums
 from semidp.publish.statistics.outcomes.groups import (
     BOUNDS,
     BOUNDS_CAPTION,
@@ -66,7 +66,6 @@ from semidp.publish.statistics.outcomes.groups import (
     whose,
 )
 from semidp.publish.statistics.outcomes.noise_law import About, Intervals
-from semidp.publish.statistics.outcomes.population import Comparison
 from semidp.publish.statistics.outcomes.request import Statistic, StatisticRequest, optional_text
 from semidp.publish.statistics.protocol.requests import Forecast
 from semidp.publish.statistics.protocol.statistic import (

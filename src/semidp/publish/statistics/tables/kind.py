@@ -19,7 +19,7 @@ from semidp.promise.mechanisms.mechanism import Mechanism
 from semidp.promise.mechanisms.placement import Objective, Workload
 from semidp.promise.mechanisms.residual_noise import ResidualMechanism
 from semidp.promise.schema.schema import Schema
-from semidp.publish.results.cells import StoredFiles
+from semidp.publish.results.columns import StoredFiles
 from semidp.publish.results.published_table import (
     UNNAMED,
     FitKind,
@@ -34,13 +34,11 @@ from semidp.publish.statistics.protocol.results import calibrate_named
 from semidp.publish.statistics.protocol.statistic import Kind
 from semidp.publish.statistics.setting import Chosen, Panel, Setting, Shape
 from semidp.publish.statistics.tables.asked import TableRequest, measurements_stem, with_numbers
-from semidp.publish.statistics.tables.by_parts.cut_tables import (
+from semidp.publish.statistics.tables.cut_tables import (
     TableBlocks,
     read_residuals,
     residuals_from_json,
 )
-from semidp.publish.statistics.tables.by_parts.separate import read_separate
-from semidp.publish.statistics.tables.by_parts.table_steps import TablesMeasurement
 from semidp.publish.statistics.tables.linked_published import (
     PublishedLinked,
     linked_noise_from_json,
@@ -53,6 +51,7 @@ from semidp.publish.statistics.tables.linked_request import (
     read_linked,
     write_linked,
 )
+from semidp.publish.statistics.tables.part_steps import TablesMeasurement
 from semidp.publish.statistics.tables.published import ALONE, IN_ONE_PIECE, SHARED
 from semidp.publish.statistics.tables.request import (
     PLAN_KEYS,
@@ -62,6 +61,7 @@ from semidp.publish.statistics.tables.request import (
     read_tables,
     write_tables,
 )
+from semidp.publish.statistics.tables.separate import read_separate
 
 
 def read_tables_measurement(

@@ -29,7 +29,7 @@ from semidp.publish.linked_mechanism import (
     published_variances,
     size_place,
 )
-from semidp.publish.results.cells import Columns, Form, PublishedColumns
+from semidp.publish.results.columns import Columns, Form, PublishedColumns
 from semidp.publish.results.grids import Section, counts_sections
 from semidp.publish.results.published_table import (
     FittedTable,
@@ -42,18 +42,18 @@ from semidp.publish.size_agreement import TopCode, add_quarters_feature, assembl
 from semidp.publish.statistics.protocol.requests import Forecast
 from semidp.publish.statistics.protocol.results import mechanism_fields
 from semidp.publish.statistics.tables.asked import TableRequest
-from semidp.publish.statistics.tables.by_parts.cut_tables import (
+from semidp.publish.statistics.tables.cut_tables import (
     linked_columns,
     residuals_from_json,
     residuals_json,
 )
-from semidp.publish.statistics.tables.error_words import (
-    ERRORS_TEXT,
-    HEADINGS,
-)
 from semidp.publish.statistics.tables.linked_fitting import Fit, fitted_kinds
 from semidp.publish.statistics.tables.published import IN_ONE_PIECE
-from semidp.publish.statistics.tables.words import PublishedCells
+from semidp.publish.statistics.tables.words import (
+    ERRORS_TEXT,
+    HEADINGS,
+    PublishedCells,
+)
 
 if TYPE_CHECKING:
     from semidp.publish.statistics.protocol.requests import Request

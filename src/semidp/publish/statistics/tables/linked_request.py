@@ -52,7 +52,7 @@ from semidp.publish.statistics.tables.linked_published import (
 )
 
 if TYPE_CHECKING:
-    from semidp.publish.statistics.tables.by_parts.cut_tables import TableBlocks
+    from semidp.publish.statistics.tables.cut_tables import TableBlocks
 
 UNIT_TABLE = "unit_table"
 """The list of a plan file that asks for tables of units."""
@@ -330,7 +330,7 @@ class LinkedTablesRequest(Request):
         """Return how the tables of both kinds lie in parts; none at the cut are published beside
         them.
         """
-        from semidp.publish.statistics.tables.by_parts.cut_tables import TableBlocks, cut_linked
+        from semidp.publish.statistics.tables.cut_tables import TableBlocks, cut_linked
 
         assert isinstance(mechanism, LinkedMechanism)
         return TableBlocks(
@@ -346,7 +346,7 @@ class LinkedTablesRequest(Request):
         reader: Any,
     ) -> StepsByParts:
         """Return how both kinds are measured at the cut and in each part, and put together."""
-        from semidp.publish.statistics.tables.by_parts.table_steps import prepare_joint_steps
+        from semidp.publish.statistics.tables.part_steps import prepare_joint_steps
 
         assert isinstance(mechanism, LinkedMechanism)
         depth = cut.name(mechanism.space.members.schema)

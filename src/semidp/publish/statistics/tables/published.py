@@ -22,7 +22,7 @@ from semidp.promise.sensitivity.products import product_space
 from semidp.publish.comparisons import find_separate_loss
 from semidp.publish.fitting.tables import fit_table
 from semidp.publish.half_widths import INTERVALS_BELOW, cell_half_widths
-from semidp.publish.results.cells import Columns, Form, PublishedColumns
+from semidp.publish.results.columns import Columns, Form, PublishedColumns
 from semidp.publish.results.grids import Section
 from semidp.publish.results.published_table import (
     FitKind,
@@ -40,7 +40,7 @@ from semidp.publish.statistics.protocol.results import (
 )
 from semidp.publish.statistics.tables import words
 from semidp.publish.statistics.tables.asked import TableRequest, TablesAsked
-from semidp.publish.statistics.tables.by_parts.cut_tables import (
+from semidp.publish.statistics.tables.cut_tables import (
     RESIDUAL_FIELDS,
     residual_columns,
     residuals_json,

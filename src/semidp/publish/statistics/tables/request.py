@@ -42,21 +42,22 @@ from semidp.publish.statistics.tables.asked import (
     measurements_stem,
     with_numbers,
 )
-from semidp.publish.statistics.tables.error_words import (
-    TableForecast,
-    forecasts,
-)
 from semidp.publish.statistics.tables.fitting import exact_totals
 from semidp.publish.statistics.tables.published import (
     PublishedTables,
     published_table,
     published_tables,
 )
-from semidp.publish.statistics.tables.words import mechanism_lines, together_words
+from semidp.publish.statistics.tables.words import (
+    TableForecast,
+    forecasts,
+    mechanism_lines,
+    together_words,
+)
 from semidp.publish.written_values import texts
 
 if TYPE_CHECKING:
-    from semidp.publish.statistics.tables.by_parts.cut_tables import TableBlocks
+    from semidp.publish.statistics.tables.cut_tables import TableBlocks
 
 # mechanisms that draw the noise of every cell by itself, as a part can
 _CELL_BY_CELL = ("gaussian", "laplace")
@@ -226,8 +227,8 @@ class TablesRequest(TablesAsked):
         """Return how tables that are published together lie in parts, and the tables at the cut
         that are published beside them, by name.
         """
-        from semidp.publish.statistics.tables.by_parts.cut_tables import TableBlocks, cut_plain
-        from semidp.publish.statistics.tables.by_parts.separate import name_unasked
+        from semidp.publish.statistics.tables.cut_tables import TableBlocks, cut_plain
+        from semidp.publish.statistics.tables.separate import name_unasked
 
         schema = scope.dataspace.schema
         cut = Cut.from_name(schema, depth)
@@ -250,8 +251,8 @@ class TablesRequest(TablesAsked):
         """Return how the tables are measured at the cut, in each part, and put together; None where
         none of them reaches below the cut.
         """
-        from semidp.publish.statistics.tables.by_parts import separate, separate_fits, table_steps
-        from semidp.publish.statistics.tables.by_parts.part_tables import TablesAtCut
+        from semidp.publish.statistics.tables import part_steps, separate
+        from semidp.publish.statistics.tables.part_steps import TablesAtCut
 
         schema = scope.dataspace.schema
         blocks, names = self.cut_blocks(mechanism, cut.name(schema), scope, requests)
@@ -261,15 +262,15 @@ class TablesRequest(TablesAsked):
         if isinstance(mechanism, ResidualMechanism) and not mechanism.space.impossible:
             views = separate.fitted_views(self, schema)
             exact = [total.view for total in exact_totals(mechanism.space)]
-            circles = separate_fits.circles_met(schema.grid, views, exact, cut)
+            circles = separate.circles_met(schema.grid, views, exact, cut)
             foreseen += separate.foresee_cycles(self, circles, schema)
-            if not separate_fits.needs_joint_fit(schema.grid, views, exact, cut):
+            if not separate.needs_joint_fit(schema.grid, views, exact, cut):
                 at_cut = TablesAtCut.read(blocks.kinds[0], scope.dataspace, reader)
                 at_cut_names = separate.overview_names(requests, schema, cut)[self.name]
                 stems = [name for name, _ in at_cut_names]
-                return table_steps.SeparateSteps(self, mechanism, [at_cut], stems, foreseen)
+                return part_steps.SeparateSteps(self, mechanism, [at_cut], stems, foreseen)
         readers = [(scope.dataspace, reader)]
-        return table_steps.prepare_joint_steps(
+        return part_steps.prepare_joint_steps(
             self, mechanism, scope, blocks, readers, names, foreseen
         )
 

@@ -28,8 +28,7 @@ from semidp.promise.sensitivity.products import ProductSpace
 from semidp.promise.spaces.dataspace import RECORD
 from semidp.promise.spaces.linked import MEMBER, UNIT
 from semidp.publish.linked_mechanism import LinkedMechanism
-from semidp.publish.results.cells import Columns, StoredFiles
-from semidp.publish.results.columns import Labels
+from semidp.publish.results.columns import Columns, Labels, StoredFiles
 from semidp.publish.results.published_table import PublishedTable, is_size
 from semidp.publish.statistics.tables.asked import TableRequest
 
