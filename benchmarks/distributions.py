@@ -26,7 +26,7 @@ from semidp.promise.tradeoff.budget import Budget
 from semidp.publish.selection import select_mechanism
 from semidp.publish.statistics.distribution.published import GroupDistributions
 from semidp.publish.statistics.outcomes.noise_law import LEVEL, Intervals
-from semidp.publish.statistics.quantiles.kind import GroupQuantiles
+from semidp.publish.statistics.quantiles import GroupQuantiles
 
 GROUPS, SIZE, STEPS = 150, 400, 127
 # records a group and μ, of which levels are counted

@@ -43,7 +43,7 @@ from semidp.publish.statistics.outcomes.noise_law import (
     simulate_noise,
     upper_tail,
 )
-from semidp.publish.statistics.quantiles.kind import GroupQuantiles
+from semidp.publish.statistics.quantiles import GroupQuantiles
 from semidp.publish.statistics.regression.linear import (
     LinearFit,
     Moments,

@@ -42,7 +42,7 @@ from semidp.promise.tradeoff.budget import Budget
 from semidp.publish.selection import outcome_mechanism
 from semidp.publish.statistics.outcomes.group_sums import GroupSums
 from semidp.publish.statistics.outcomes.noise_law import simulate_noise
-from semidp.publish.statistics.quantiles.kind import GroupQuantiles
+from semidp.publish.statistics.quantiles import GroupQuantiles
 from semidp.publish.statistics.regression.linear import (
     LinearFit,
     Moments,

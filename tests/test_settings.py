@@ -20,7 +20,7 @@ from semidp.publish.settings import (
     name_options,
     read_assignment,
 )
-from semidp.publish.statistics.registry import statistic_settings
+from semidp.publish.statistics.protocol.statistic import statistic_settings
 from semidp.publish.statistics.setting import Panel, Setting, Shape
 
 ROWS = list_settings()

@@ -14,7 +14,7 @@ import pytest
 
 import semidp
 from semidp import Plan
-from semidp.publish.statistics.registry import kinds
+from semidp.publish.statistics.protocol.statistic import kinds
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"

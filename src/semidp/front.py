@@ -61,9 +61,9 @@ from semidp.publish.statistics.outcomes.request import (
     group_margins,
 )
 from semidp.publish.statistics.protocol.requests import Request
-from semidp.publish.statistics.quantiles.kind import QuantileRequest
+from semidp.publish.statistics.quantiles import QuantileRequest
 from semidp.publish.statistics.regression.kind import Model, RegressionRequest
-from semidp.publish.statistics.sums.kind import GroupRequest
+from semidp.publish.statistics.sums import GroupRequest
 from semidp.publish.statistics.tables.asked import TableRequest
 from semidp.publish.survey import public_scope
 

@@ -26,7 +26,7 @@ from semidp.promise.schema.outcome import Outcome
 from semidp.promise.spaces.exchange_blocks import Blocks
 from semidp.promise.tradeoff.budget import Budget
 from semidp.publish.plan import Plan
-from semidp.publish.statistics.quantiles.kind import QuantileRequest
+from semidp.publish.statistics.quantiles import QuantileRequest
 from semidp.publish.statistics.tables.asked import TableRequest
 from tests.grouped.test_rank_norms import datasets, neighbours, space_of
 from tests.test_several_records import DISJOINT, drawn

@@ -31,11 +31,11 @@ from semidp.promise.spaces.dataspace import Margin
 from semidp.publish import TableRequest
 from semidp.publish.parts import prepared_blocks
 from semidp.publish.statistics.distribution.kind import DistributionRequest
-from semidp.publish.statistics.quantiles.kind import QuantileRequest
-from semidp.publish.statistics.registry import build_requests
+from semidp.publish.statistics.protocol.statistic import build_requests
+from semidp.publish.statistics.quantiles import QuantileRequest
 from semidp.publish.statistics.regression.kind import RegressionRequest
 from semidp.publish.statistics.setting import Chosen
-from semidp.publish.statistics.sums.kind import GroupRequest
+from semidp.publish.statistics.sums import GroupRequest
 from semidp.publish.statistics.tables.request import TablesRequest
 from tests.cli.conftest import Semidp
 

@@ -26,7 +26,7 @@ from semidp.publish import (
 )
 from semidp.publish.statistics.outcomes.group_sums import Estimates
 from semidp.publish.statistics.outcomes.request import binary_outcome
-from semidp.publish.statistics.quantiles.kind import GroupQuantiles
+from semidp.publish.statistics.quantiles import GroupQuantiles
 from semidp.publish.statistics.regression.logistic import LogisticFit
 
 Integers = NDArray[np.int64]

@@ -30,7 +30,7 @@ from semidp.promise.spaces import witness
 from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.exchange_blocks import Blocks
 from semidp.publish.selection import select_mechanism
-from semidp.publish.statistics.answered.kind import AnsweredRequest, AnsweredSums
+from semidp.publish.statistics.answered import AnsweredRequest, AnsweredSums
 from semidp.publish.statistics.outcomes.noise_law import simulate_noise
 
 STEPS = 2

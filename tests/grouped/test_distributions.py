@@ -35,7 +35,7 @@ from semidp.publish.statistics.distribution.published import (
     two_wards,
 )
 from semidp.publish.statistics.outcomes.noise_law import LEVEL
-from semidp.publish.statistics.quantiles.kind import GroupQuantiles
+from semidp.publish.statistics.quantiles import GroupQuantiles
 
 Q = [Fraction(1, 10), Fraction(1, 2), Fraction(9, 10)]
 

@@ -22,8 +22,8 @@ from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.publish.sources.reader import read_histogram
 from semidp.publish.statistics.distribution.published import cut_places
-from semidp.publish.statistics.quantiles.kind import QuantileRequest
-from semidp.publish.statistics.sums.kind import GroupRequest
+from semidp.publish.statistics.quantiles import QuantileRequest
+from semidp.publish.statistics.sums import GroupRequest
 
 DRAWS = 60
 FALSE_ALARM = 1e-6

@@ -47,7 +47,7 @@ from semidp.publish.statistics.regression.linear import (
     route_values,
 )
 from semidp.publish.statistics.regression.logistic import LogisticFit
-from semidp.publish.statistics.sums.kind import GroupRequest
+from semidp.publish.statistics.sums import GroupRequest
 
 FALSE_ALARM = 1e-6
 WARD = Margin("ward")

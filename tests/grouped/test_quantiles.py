@@ -43,7 +43,7 @@ from semidp.promise.tradeoff.budget import Budget
 from semidp.promise.tradeoff.smooth import Gaussian
 from semidp.publish.plan import Plan
 from semidp.publish.recheck import disagreements
-from semidp.publish.statistics.quantiles.kind import GroupQuantiles, QuantileRequest
+from semidp.publish.statistics.quantiles import GroupQuantiles, QuantileRequest
 
 BUDGETS = (Budget.pure("1/2"), Budget.zcdp("1/50"), Budget.gdp("1/4"))
 WARD = Margin("A")

@@ -36,7 +36,7 @@ from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.spaces.exchange_blocks import Blocks, Records
 from semidp.promise.tradeoff.budget import Budget
 from semidp.publish.plan import Plan
-from semidp.publish.statistics.quantiles.kind import QuantileRequest
+from semidp.publish.statistics.quantiles import QuantileRequest
 
 Record = tuple[int, ...]  # a level of each feature with two levels, then the value
 Dataset = tuple[Record, ...]

@@ -32,7 +32,7 @@ from semidp.publish.recheck import disagreements, recheck
 from semidp.publish.statistics.outcomes.noise_law import Confidence
 from semidp.publish.statistics.outcomes.request import Statistic, binary_outcome
 from semidp.publish.statistics.regression.kind import RegressionRequest
-from semidp.publish.statistics.sums.kind import GroupRequest
+from semidp.publish.statistics.sums import GroupRequest
 from semidp.publish.statistics.tables.asked import TableRequest
 
 pytestmark = pytest.mark.pictures

@@ -25,7 +25,7 @@ from semidp.publish.plan import Plan
 from semidp.publish.selection import outcome_mechanism
 from semidp.publish.sources.opening import open_source
 from semidp.publish.statistics.outcomes.group_sums import GroupSums
-from semidp.publish.statistics.sums.kind import GroupRequest
+from semidp.publish.statistics.sums import GroupRequest
 
 FALSE_ALARM = 1e-6
 SCORE = Outcome("score", 0, 10, steps=100)

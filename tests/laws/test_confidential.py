@@ -23,10 +23,10 @@ from semidp.publish import GroupRequest, QuantileRequest, RegressionRequest, Tab
 from semidp.publish.results import texts
 from semidp.publish.results.columns import Columns
 from semidp.publish.results.role_columns import Sheet, estimate_columns, noisy_column
-from semidp.publish.statistics.answered.kind import AnsweredRequest
+from semidp.publish.statistics.answered import AnsweredRequest
 from semidp.publish.statistics.distribution.kind import DistributionRequest
 from semidp.publish.statistics.odds_ratio.kind import OddsRatioRequest
-from semidp.publish.statistics.registry import kinds
+from semidp.publish.statistics.protocol.statistic import kinds
 from semidp.publish.statistics.tables.request import TablesRequest
 
 PACKAGE = Path(semidp.__file__).parent

@@ -26,12 +26,12 @@ from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.schema.outcome import Outcome
 from semidp.publish import TableRequest
 from semidp.publish.pipeline import RunOptions, calibrate
-from semidp.publish.statistics.answered.kind import AnsweredRequest
+from semidp.publish.statistics.answered import AnsweredRequest
 from semidp.publish.statistics.distribution.kind import DistributionRequest
 from semidp.publish.statistics.outcomes.request import binary_outcome
-from semidp.publish.statistics.quantiles.kind import QuantileRequest
+from semidp.publish.statistics.quantiles import QuantileRequest
 from semidp.publish.statistics.regression.kind import RegressionRequest
-from semidp.publish.statistics.sums.kind import GroupRequest
+from semidp.publish.statistics.sums import GroupRequest
 from semidp.publish.statistics.tables.request import TablesRequest
 from semidp.publish.statistics.tables.words import expected_counts
 

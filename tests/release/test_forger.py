@@ -23,7 +23,7 @@ from semidp.publish import (
     TablesRequest,
 )
 from semidp.publish.recheck import recheck
-from semidp.publish.statistics.answered.kind import AnsweredRequest
+from semidp.publish.statistics.answered import AnsweredRequest
 from semidp.publish.statistics.distribution.kind import DistributionRequest
 from semidp.publish.statistics.outcomes.noise_law import Confidence
 from tests.release.forger import Forger

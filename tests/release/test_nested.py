@@ -23,7 +23,7 @@ from semidp.promise.schema.schema import Schema, Table
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.publish import TableRequest
 from semidp.publish.results.grids import FOLDED_CELLS, Total, branches
-from semidp.publish.statistics.sums.kind import GroupRequest
+from semidp.publish.statistics.sums import GroupRequest
 
 TREE = {"AL": {"001": ["a", "b"], "003": ["c"]}, "WA": {"05": ["d", "e", "f"]}, "DC": {"9": ["g"]}}
 PATHS = [(s, c, t) for s, below in TREE.items() for c, tracts in below.items() for t in tracts]

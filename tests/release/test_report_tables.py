@@ -22,9 +22,9 @@ from semidp.publish.plotting import estimates_plot
 from semidp.publish.results.grids import CellGrid, Total, faint_cells, grid
 from semidp.publish.statistics.distribution.kind import DistributionRequest
 from semidp.publish.statistics.odds_ratio.kind import OddsRatioRequest
-from semidp.publish.statistics.quantiles.kind import QuantileRequest
+from semidp.publish.statistics.quantiles import QuantileRequest
 from semidp.publish.statistics.regression.kind import RegressionRequest
-from semidp.publish.statistics.sums.kind import GroupRequest
+from semidp.publish.statistics.sums import GroupRequest
 
 RANDOM = np.random.default_rng(5)
 PEOPLE = {

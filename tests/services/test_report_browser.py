@@ -17,7 +17,7 @@ from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.schema.outcome import Outcome
 from semidp.publish import TableRequest
 from semidp.publish.statistics.outcomes.request import Statistic
-from semidp.publish.statistics.sums.kind import GroupRequest
+from semidp.publish.statistics.sums import GroupRequest
 from tests.services.conftest import Watched, assert_no_barriers
 
 pytestmark = pytest.mark.services

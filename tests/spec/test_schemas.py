@@ -24,8 +24,8 @@ from semidp.publish.statistics.distribution.kind import Answers
 from semidp.publish.statistics.odds_ratio.umpu import Alternative
 from semidp.publish.statistics.outcomes.request import Statistic
 from semidp.publish.statistics.protocol.requests import PlanEntry
-from semidp.publish.statistics.quantiles.kind import QuantileMechanism
-from semidp.publish.statistics.registry import plan_keys, result_keys
+from semidp.publish.statistics.protocol.statistic import plan_keys, result_keys
+from semidp.publish.statistics.quantiles import QuantileMechanism
 from semidp.publish.statistics.regression.kind import Model
 from tests.spec.json_schema import (
     ANNOTATIONS,

@@ -37,7 +37,7 @@ from semidp.promise.tradeoff.budget import gaussian
 from semidp.promise.tradeoff.smooth import Gaussian
 from semidp.publish import TableRequest
 from semidp.publish.recheck import recheck
-from semidp.publish.statistics import registry
+from semidp.publish.statistics.protocol import statistic as registry
 from tests.toy.level_totals.kind import KIND
 from tests.toy.level_totals.request import LevelTotalRequest
 from tests.toy.level_totals.space import LevelTotalSpace

@@ -58,7 +58,7 @@ from semidp.cli.synthesize import synthesize
 from semidp.cli.test import association
 from semidp.errors import SemidpError
 from semidp.promise.system import ENDING_SIGNALS
-from semidp.publish.statistics.registry import statistic_settings
+from semidp.publish.statistics.protocol.statistic import statistic_settings
 
 _NUMBERS = ("Input should be greater", "Input should be less", "Input should be a valid integer")
 """How Typer begins what it says of a number that is none, too small or too large."""

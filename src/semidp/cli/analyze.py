@@ -35,7 +35,7 @@ from semidp.publish.plan import Plan
 from semidp.publish.plan_settings import build_plan
 from semidp.publish.results.texts import errors_text
 from semidp.publish.selection import available, option_name, residual_plan
-from semidp.publish.statistics.registry import build_requests
+from semidp.publish.statistics.protocol.statistic import build_requests
 from semidp.publish.statistics.setting import Chosen
 
 DEFAULT = Budget.gdp(1)

@@ -34,7 +34,7 @@ from semidp.publish.plan import Plan
 from semidp.publish.resources import ResourceEstimate, estimate_resources, part_needs, size_text
 from semidp.publish.results.columns import Form
 from semidp.publish.selection import with_exact_claim
-from semidp.publish.statistics.registry import better, kinds
+from semidp.publish.statistics.protocol.statistic import better, kinds
 from semidp.publish.survey import public_scope
 
 

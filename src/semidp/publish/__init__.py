@@ -19,7 +19,7 @@ from semidp.publish.statistics.odds_ratio.measured_ratio import (
 )
 from semidp.publish.statistics.odds_ratio.umpu import Alternative, Strata, TwoByTwo, UmpuTest
 from semidp.publish.statistics.outcomes.group_sums import GroupSums
-from semidp.publish.statistics.quantiles.kind import QuantileRequest
+from semidp.publish.statistics.quantiles import QuantileRequest
 from semidp.publish.statistics.regression.kind import RegressionRequest
 from semidp.publish.statistics.regression.linear import (
     LinearFit,
@@ -27,7 +27,7 @@ from semidp.publish.statistics.regression.linear import (
     regression_mechanism,
     route_values,
 )
-from semidp.publish.statistics.sums.kind import GroupRequest
+from semidp.publish.statistics.sums import GroupRequest
 from semidp.publish.statistics.tables.asked import TableRequest
 from semidp.publish.statistics.tables.request import TablesRequest
 

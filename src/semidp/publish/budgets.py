@@ -18,8 +18,7 @@ from semidp.promise.tradeoff.budget import Budget
 from semidp.publish.plan import Plan
 from semidp.publish.selection import AUTO
 from semidp.publish.statistics.protocol.requests import Request, require_budget
-from semidp.publish.statistics.protocol.statistic import OtherAnswer
-from semidp.publish.statistics.registry import alternatives
+from semidp.publish.statistics.protocol.statistic import OtherAnswer, alternatives
 
 _LARGEST_MU = 100  # beyond it nobody is protected
 # beyond it counts plus noise may not fit in 63 bits, and no mechanism draws it

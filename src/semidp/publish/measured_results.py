@@ -24,7 +24,7 @@ from semidp.publish.selection import with_exact_claim
 from semidp.publish.statistics.parts import BY_PARTS, Partition
 from semidp.publish.statistics.protocol.requests import Request, RequestMeasurement, require_budget
 from semidp.publish.statistics.protocol.results import NOISY, Published
-from semidp.publish.statistics.registry import result_keys, result_readers
+from semidp.publish.statistics.protocol.statistic import result_keys, result_readers
 
 
 def calibrate_request(plan: Plan, request: Request, space: QuerySpace) -> Mechanism:

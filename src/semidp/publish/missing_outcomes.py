@@ -33,7 +33,7 @@ from semidp.publish.sources.readings import (
     both_readings,
 )
 from semidp.publish.statistics.protocol.requests import Request
-from semidp.publish.statistics.registry import of_answers
+from semidp.publish.statistics.protocol.statistic import of_answers
 
 CHOICES = ("refuse", "private", "exact")
 """What is done about an outcome with missing values: it is refused, or who answered is private or

@@ -125,7 +125,7 @@ def _requests(value: "Iterable[Request | TableRequest]") -> "tuple[Request, ...]
     # One request alone has no place among others: the kinds of statistics are not looked up for it.
     if len(asked) < 2 and all(hasattr(item, "as_request") for item in asked):
         return tuple(item.as_request() for item in cast("tuple[Request, ...]", asked))
-    from semidp.publish.statistics.registry import group_requests
+    from semidp.publish.statistics.protocol.statistic import group_requests
 
     return group_requests(asked)
 
@@ -679,7 +679,7 @@ class Plan:
 
     def to_json(self) -> dict[str, Any]:
         """Return the plan as plain values; `from_json` reads them back."""
-        from semidp.publish.statistics.registry import plan_entries
+        from semidp.publish.statistics.protocol.statistic import plan_entries
 
         # in the order in which a plan file has them: single values first, then lists of tables
         document: dict[str, Any] = {}
@@ -711,7 +711,7 @@ class Plan:
         """Read what `to_json` wrote; lookup files are named as seen from `folder`, and become part
         of the plan.
         """
-        from semidp.publish.statistics.registry import plan_keys, requests_from
+        from semidp.publish.statistics.protocol.statistic import plan_keys, requests_from
 
         alone = {
             "adjacency",

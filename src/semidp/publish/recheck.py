@@ -47,7 +47,7 @@ from semidp.publish.signing import SIGNATURE, SUMS
 from semidp.publish.sources.opening import Source
 from semidp.publish.statistics.parts import PARTS
 from semidp.publish.statistics.protocol.results import Trust
-from semidp.publish.statistics.registry import result_keys
+from semidp.publish.statistics.protocol.statistic import result_keys
 from semidp.publish.survey import public_scope, read_schema
 
 _R = TypeVar("_R", bound=ReleaseFiles)

@@ -50,7 +50,7 @@ from semidp.publish.statistics.parts import (
     Part,
     Partition,
 )
-from semidp.publish.statistics.registry import (
+from semidp.publish.statistics.protocol.statistic import (
     always_listed,
     result_keys,
 )

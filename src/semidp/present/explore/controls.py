@@ -23,7 +23,7 @@ from semidp.publish.missing_outcomes import with_missing
 from semidp.publish.plan import Plan
 from semidp.publish.plan_settings import name_uniquely
 from semidp.publish.statistics.protocol.requests import Request
-from semidp.publish.statistics.registry import asking_settings, list_choices
+from semidp.publish.statistics.protocol.statistic import asking_settings, list_choices
 from semidp.publish.statistics.setting import Chosen, Setting, Shape
 
 CONTROL = re.compile(r"([a-z_]+)-(\d{1,3})(?:-([a-z_]+))?")

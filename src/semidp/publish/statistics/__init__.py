@@ -1,6 +1,6 @@
-"""Statistics: what can be asked for, measured and published, one folder each.
+"""Statistics: what can be asked for, measured and published, one folder or module each.
 
-`protocol` says what the rest of semidp knows of a statistic, and `registry` finds one by its
-recorded kind: a folder with a ``kind.py`` is a statistic, and nothing else lists it. A small one to
-copy is in ``tests/toy``.
+`protocol` says what the rest of semidp knows of a statistic, and finds one by its recorded kind: a
+folder with a ``kind.py``, or a module with a ``KIND``, is a statistic, and nothing else lists it. A
+small one to copy is in ``tests/toy``.
 """

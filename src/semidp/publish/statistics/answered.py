@@ -1,5 +1,7 @@
 """Statistics of those who answered, where who did is private: what is published, what is asked for,
 and how the registry finds them.
+
+The number who answered in a group and the sum of their values are measured together.
 """
 
 from dataclasses import dataclass, field

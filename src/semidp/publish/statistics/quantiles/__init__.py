@@ -1,1 +1,0 @@
-"""Quantiles of a private outcome by groups of exact size."""
