@@ -73,7 +73,7 @@ SUBPACKAGES = {
     "promise": (
         """
         Attendance ContinuousGaussianMechanism DiscreteGaussian DiscreteLaplace ExplicitSpace
-        KNormMechanism Mechanism QuerySpace Randomness Recursive ResidualMechanism
+        KNormMechanism Mechanism QuerySpace Randomness Recursive
         RoundedGaussian SeededRandomness Series Tradeoff approximate
         canonical_noise compose from_profile gaussian generator knorm_noise laplace
         outcome_adjacency moment_space piecewise sum_space tradeoff_from_json zcdp zcdp_epsilon_paper
@@ -82,7 +82,7 @@ SUBPACKAGES = {
     "publish": (
         """
         Alternative Coding Design DistributionRequest GroupRequest GroupSums LinearFit
-        Moments OddsRatioRequest QuantileRequest RegressionRequest Strata TableRequest
+        Moments OddsRatioRequest QuantileRequest RegressionRequest ResidualMechanism Strata TableRequest
         TablesRequest TwoByTwo UmpuTest available calibrate_mechanism choose fit_table
         outcome_mechanism planned_test power
         power_curves regression_mechanism route_values sample_size style     """

@@ -17,7 +17,6 @@ from semidp.promise.mechanisms.additive import (
 )
 from semidp.promise.mechanisms.branch_noise import BranchNoise, Cut
 from semidp.promise.mechanisms.knorm import KNormMechanism
-from semidp.promise.mechanisms.residual_noise import ResidualMechanism
 from semidp.promise.noise.distributions import DiscreteGaussian, DiscreteLaplace, RoundedGaussian
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.schema.features import Feature
@@ -41,6 +40,7 @@ from semidp.publish.half_widths import (
     residual_half_widths,
     table_half_widths,
 )
+from semidp.publish.residual_mechanism import ResidualMechanism
 
 # what intervals were made of before
 NORMAL, LAPLACE = 1.959963984540054, math.log(20) / math.sqrt(2)

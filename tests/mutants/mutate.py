@@ -52,7 +52,7 @@ SUBJECTS: dict[str, tuple[str, ...]] = {
         *("NormalNoise", "ConcentratedNoise", "GaussianNoise", "DiscreteGaussianMechanism"),
         *("RoundedGaussianMechanism", "LatticeGaussianMechanism", "PureMechanism", "L2Mechanism"),
         *("LaplaceMechanism", "ExponentialMechanism", "rho_within", "mu_within", "law_within"),
-        *("ResidualMechanism", "LinkedNoise", "CanonicalMechanism", "precision_shares"),
+        *("ResidualNoise", "LinkedNoise", "CanonicalMechanism"),
         *("_scale_to_precision", "_spent", "_bound_joint_cost", "_cost", "_coarse"),
     ),
     "norms": (

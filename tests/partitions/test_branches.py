@@ -10,10 +10,10 @@ import pytest
 
 from semidp import Ball, Budget, Dataspace, Feature, Margin, Schema, Table
 from semidp.promise.mechanisms.branch_noise import BranchNoise, Cut, branch_space, mechanism_above
-from semidp.promise.mechanisms.residual_noise import ResidualMechanism
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.schema.margins import list_axes
 from semidp.promise.sensitivity.products import product_space
+from semidp.publish.residual_mechanism import ResidualMechanism
 from semidp.publish.statistics.tables.separate import estimate_branch_tables
 
 PATHS = [

@@ -17,12 +17,12 @@ import pytest
 
 from semidp import Budget, Feature, Outcome, Plan, Release, SemidpError
 from semidp.promise.documents import read_document
-from semidp.promise.mechanisms.residual_noise import ResidualMechanism
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.progress import silent
 from semidp.promise.schema.schema import StructuralZero
 from semidp.publish import GroupRequest, TableRequest, TablesRequest
 from semidp.publish.recheck import disagreements
+from semidp.publish.residual_mechanism import ResidualMechanism
 from semidp.publish.statistics.protocol.results import Published
 from semidp.publish.statistics.tables.published import PublishedTables
 from tests.partitions.conftest import run_partitioned

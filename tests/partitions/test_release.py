@@ -24,12 +24,12 @@ from semidp import (
     run,
 )
 from semidp.promise.documents import digest, read_document
-from semidp.promise.mechanisms.residual_noise import ResidualMechanism
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.schema.schema import Schema
 from semidp.publish import GroupRequest, TableRequest
 from semidp.publish.parts import prepared_blocks
 from semidp.publish.recheck import disagreements
+from semidp.publish.residual_mechanism import ResidualMechanism
 from semidp.publish.statistics.tables import part_steps
 from semidp.publish.statistics.tables.separate import estimate_branch_tables
 from tests.partitions.conftest import FEATURES, PATHS, plan, records, run_partitioned

@@ -11,7 +11,7 @@ import pytest
 
 from semidp import Budget, Feature, InputError, Ledger, Plan, Refused, run
 from semidp.promise.accounting.recorded_queries import mechanism_from_record
-from semidp.promise.mechanisms.residual_noise import ResidualMechanism
+from semidp.promise.mechanisms.residual_noise import ResidualNoise
 from semidp.promise.schema.schema import Schema, Table
 from semidp.promise.sensitivity.products import product_space
 from semidp.promise.spaces.adjacency import Ball
@@ -19,6 +19,7 @@ from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.tradeoff.function import Order
 from semidp.publish import TableRequest, TablesRequest
 from semidp.publish.pipeline import RunOptions
+from semidp.publish.residual_mechanism import ResidualMechanism
 
 SCHEMA = Schema([Feature("sex", "fm"), Feature("age", "yo"), Feature("ill", "nj")])
 TABLES = [["sex", "age"], ["age", "ill"]]
@@ -39,7 +40,7 @@ def test_a_product_is_recomputed_from_what_the_ledger_keeps(tmp_path, budget):
     charge = book.account().charges[0]
     assert charge.fixed_reason is None
     again = mechanism_from_record(charge.measured[0], charge.dataspace, charge.adjacency)
-    assert isinstance(again, ResidualMechanism)
+    assert isinstance(again, ResidualNoise)
     assert again.sigma2 == done.results[0].residuals.sigma2
     assert again.tradeoff.compare(charge.tradeoff) in (Order.EQUAL, Order.STRONGER)
     assert again.precision >= Fraction(99, 100) * done.results[0].residuals.precision

@@ -7,7 +7,6 @@ import pytest
 from scipy import stats
 
 from semidp.errors import InputError, Refused
-from semidp.promise.mechanisms.residual_noise import ResidualMechanism
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.schema.features import Feature
 from semidp.promise.schema.schema import Schema, StructuralZero, Table
@@ -16,6 +15,7 @@ from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.spaces.semi_adjacency import semi_adjacency
 from semidp.promise.tradeoff.budget import Budget
+from semidp.publish.residual_mechanism import ResidualMechanism
 from tests.sum_errors import error_of_sum
 
 RUNS = 4000

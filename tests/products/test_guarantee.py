@@ -9,8 +9,6 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from semidp.promise.mechanisms.placement import Objective, allocate, allocate_largest
-from semidp.promise.mechanisms.residual_noise import ResidualMechanism
 from semidp.promise.schema.features import Feature
 from semidp.promise.schema.margins import Chain, Grid
 from semidp.promise.schema.schema import Schema, Table
@@ -23,6 +21,8 @@ from semidp.promise.spaces.exchange_blocks import Blocks
 from semidp.promise.spaces.semi_adjacency import semi_adjacency
 from semidp.promise.spaces.witness import enumerate_tables
 from semidp.promise.tradeoff.budget import Budget
+from semidp.publish.placement import Objective, allocate, allocate_largest
+from semidp.publish.residual_mechanism import ResidualMechanism
 
 PLACES = Feature.from_paths(["state", "county"], [("s", "a"), ("s", "b"), ("t", "c")])
 EVEN_PLACES = Feature.from_paths(

@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 
 from semidp.errors import Refused
-from semidp.promise.mechanisms.placement import allocate, lower_bound, solve
 from semidp.promise.schema.features import Feature
 from semidp.promise.schema.margins import Chain, Grid, is_within_view, list_axes, maximal
 from semidp.promise.schema.schema import Schema, Table
@@ -31,6 +30,7 @@ from semidp.promise.sensitivity.orthogonal_parts import Residuals, list_coarser_
 from semidp.promise.sensitivity.products import product_space
 from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.dataspace import Dataspace, Margin
+from semidp.publish.placement import allocate, lower_bound, solve
 
 FLAT = [Chain.flat(2), Chain.flat(3), Chain.flat(4)]
 NESTED = [

@@ -12,7 +12,6 @@ from semidp.assess import claims_of_release
 from semidp.cli import run as semidp
 from semidp.errors import Refused
 from semidp.promise.confidential import reveal
-from semidp.promise.mechanisms.residual_noise import ResidualMechanism
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.sensitivity.products import product_space
 from semidp.promise.sensitivity.table_spaces import sensitivity_space
@@ -20,6 +19,7 @@ from semidp.promise.spaces.adjacency import Exchange
 from semidp.publish import TableRequest, TablesRequest
 from semidp.publish.pipeline import calibrate, prepare
 from semidp.publish.recheck import disagreements
+from semidp.publish.residual_mechanism import ResidualMechanism
 from semidp.publish.selection import choose, residual_plan
 
 SIZES = {"sex": 2, "region": 3, "ill": 2}

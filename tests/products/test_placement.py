@@ -7,8 +7,6 @@ import itertools
 import numpy as np
 import pytest
 
-from semidp.promise.mechanisms.placement import Objective, Workload
-from semidp.promise.mechanisms.residual_noise import ResidualMechanism
 from semidp.promise.schema.features import Feature
 from semidp.promise.schema.schema import Schema, Table
 from semidp.promise.sensitivity.products import product_space
@@ -17,6 +15,8 @@ from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.spaces.semi_adjacency import semi_adjacency
 from semidp.promise.tradeoff.budget import Budget
 from semidp.publish.comparisons import find_excess_variance, least_total
+from semidp.publish.placement import Objective, Workload
+from semidp.publish.residual_mechanism import ResidualMechanism
 from tests.products.test_joint_costs import ball_moves
 
 

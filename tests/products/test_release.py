@@ -15,7 +15,6 @@ from semidp import Budget, BudgetExceeded, Feature, InputError, Ledger, Plan, Re
 from semidp.assess import claims_of_release
 from semidp.cli import run as semidp
 from semidp.present.report.report_page import html
-from semidp.promise.mechanisms.placement import Objective
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.schema.schema import StructuralZero
 from semidp.promise.sensitivity.products import product_space
@@ -24,6 +23,7 @@ from semidp.promise.spaces.dataspace import Margin
 from semidp.publish import TableRequest, TablesRequest
 from semidp.publish.comparisons import find_separate_loss
 from semidp.publish.pipeline import RunOptions, calibrate, prepare
+from semidp.publish.placement import Objective
 from semidp.publish.recheck import disagreements
 from semidp.publish.statistics.tables.request import list_all_tables
 

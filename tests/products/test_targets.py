@@ -12,8 +12,8 @@ from attrs import evolve
 from semidp import Budget, Feature, InputError, Outcome, Plan, Refused, prepare, run
 from semidp.cli import run as semidp
 from semidp.present.release import Release
-from semidp.promise.mechanisms.residual_noise import ResidualMechanism
 from semidp.publish import GroupRequest, TableRequest
+from semidp.publish.residual_mechanism import ResidualMechanism
 
 FEATURES = [Feature("sex", "fm"), Feature("age", "yio"), Feature("region", "nswe")]
 

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from semidp import Budget, Feature, Plan, run
-from semidp.promise.mechanisms.residual_noise import ResidualMechanism
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.progress import silent
 from semidp.promise.schema.margins import Totals, meet
@@ -18,6 +17,7 @@ from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.spaces.semi_adjacency import semi_adjacency
 from semidp.publish import TableRequest, TablesRequest
 from semidp.publish.fitting.problem import Infeasible
+from semidp.publish.residual_mechanism import ResidualMechanism
 from semidp.publish.results.published_table import FitKind
 from semidp.publish.statistics.tables.fitting import exact_totals, fit_product
 from tests.products.test_release import FEATURES, people, plan

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from semidp.errors import Refused
-from semidp.promise.mechanisms.residual_noise import ResidualMechanism
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.schema.features import Feature
 from semidp.promise.schema.schema import Schema, StructuralZero, Table
@@ -22,6 +21,7 @@ from semidp.promise.spaces.semi_adjacency import semi_adjacency
 from semidp.promise.spaces.witness import enumerate_tables
 from semidp.promise.tradeoff.budget import Budget
 from semidp.publish.half_widths import table_half_widths
+from semidp.publish.residual_mechanism import ResidualMechanism
 from tests.sum_errors import error_of_sum
 
 AGE, STATUS = (

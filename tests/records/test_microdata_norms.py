@@ -11,10 +11,10 @@ import pytest
 import semidp as sd
 from semidp import Budget, Feature, Plan
 from semidp.promise.confidential import reveal
-from semidp.promise.mechanisms.residual_laws import SharedNoise
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.schema.schema import StructuralZero, Table
 from semidp.publish.level_bins import Microdata
+from semidp.publish.residual_mechanism import SharedNoise
 
 FEATURES = [Feature("age", ["0", "1", "2"]), Feature("job", ["x", "y"]), Feature("sex", ["f", "m"])]
 NAMES = ("age", "job", "sex")

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from semidp import Budget, Margin, Plan, Refused, Release, run
-from semidp.promise.mechanisms.residual_noise import ResidualMechanism
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.publish import TableRequest
+from semidp.publish.residual_mechanism import ResidualMechanism
 from semidp.publish.results.published_table import exact_totals
 from semidp.publish.selection import NAMES as MECHANISMS
 from tests.release.conftest import (

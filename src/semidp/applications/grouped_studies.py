@@ -27,13 +27,12 @@ from semidp import (
 from semidp.applications.naive import baseline_means, baseline_regression
 from semidp.applications.study import PAPER, Losses, Settings, Tidy
 from semidp.promise import (
-    ResidualMechanism,
     SeededRandomness,
     moment_space,
     outcome_adjacency,
     sum_space,
 )
-from semidp.publish import TableRequest, TablesRequest, outcome_mechanism, style
+from semidp.publish import ResidualMechanism, TableRequest, TablesRequest, outcome_mechanism, style
 
 DESIGNS = {"equal": (50,) * 10, "unequal": (5, 10, 20, 30, 40, 50, 60, 80, 90, 115)}
 GROUPED_MEANS_MUS = tuple(Fraction(numerator, 4) for numerator in (1, 2, 4, 8, 16))

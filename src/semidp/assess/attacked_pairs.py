@@ -27,7 +27,6 @@ from semidp.promise.guarantee import Scope
 from semidp.promise.mechanisms.canonical_cell import CellSpace
 from semidp.promise.mechanisms.exponential import ExponentialMechanism
 from semidp.promise.mechanisms.mechanism import Mechanism
-from semidp.promise.mechanisms.residual_noise import ResidualMechanism
 from semidp.promise.schema.features import Feature
 from semidp.promise.schema.margins import Counts, View, list_axes
 from semidp.promise.schema.schema import Table
@@ -52,6 +51,7 @@ from semidp.publish.pipeline import Prepared
 from semidp.publish.plan import Plan
 from semidp.publish.recheck_results import differences, short
 from semidp.publish.release_value import ReleaseValue
+from semidp.publish.residual_mechanism import ResidualMechanism
 from semidp.publish.selection import AUTO
 from semidp.publish.sources.opening import open_source
 from semidp.publish.sources.reader import Reader

@@ -13,7 +13,6 @@ from semidp.promise.exact import count_noun
 from semidp.promise.mechanisms.canonical_cell import CellSpace
 from semidp.promise.mechanisms.exponential import ExponentialMechanism, RankSpace
 from semidp.promise.mechanisms.mechanism import Mechanism
-from semidp.promise.mechanisms.residual_laws import SharedNoise
 from semidp.promise.schema.margins import Counts
 from semidp.promise.sensitivity.distribution_space import DistributionSpace
 from semidp.promise.sensitivity.linked_products import LinkedSpace
@@ -21,6 +20,7 @@ from semidp.promise.sensitivity.outcome_spaces import OutcomeSpace
 from semidp.promise.sensitivity.products import ProductSpace
 from semidp.promise.sensitivity.query_space import QuerySpace
 from semidp.promise.sensitivity.table_spaces import TableSpace
+from semidp.publish.residual_mechanism import SharedNoise
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 from semidp.errors import Refused
 from semidp.promise.mechanisms.knorm import KNormMechanism
 from semidp.promise.mechanisms.mechanism import CellByCell, Mechanism, NoNoise
-from semidp.promise.mechanisms.residual_laws import SharedNoise
 from semidp.promise.noise.distributions import CountNoise
 from semidp.promise.noise.randomness import Randomness, SystemRandomness
 from semidp.publish.half_widths import Weighted, half_widths
+from semidp.publish.residual_mechanism import SharedNoise
 
 Floats = NDArray[np.float64]
 

@@ -36,11 +36,11 @@ from semidp.inference.lattice_chains import (
 )
 from semidp.inference.likelihoods import join_likelihoods, noisy_counts, possible_cells, unlike
 from semidp.inference.measured import fitted_counts, measured_table
-from semidp.promise.mechanisms.residual_noise import ResidualMechanism
 from semidp.promise.noise.randomness import Randomness, SystemRandomness, generator
 from semidp.promise.schema.margins import View, list_axes, maximal, meet, trimmed_view
 from semidp.promise.schema.schema import Schema
 from semidp.promise.spaces.dataspace import RECORD, Dataspace
+from semidp.publish.residual_mechanism import ResidualMechanism
 from semidp.publish.results.published_table import PublishedTable
 from semidp.publish.written_values import check_level
 

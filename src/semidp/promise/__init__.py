@@ -11,7 +11,6 @@ from semidp.promise.mechanisms.additive import ContinuousGaussianMechanism
 from semidp.promise.mechanisms.knorm import KNormMechanism
 from semidp.promise.mechanisms.knorm_polar import knorm_noise
 from semidp.promise.mechanisms.mechanism import Mechanism
-from semidp.promise.mechanisms.residual_noise import ResidualMechanism
 from semidp.promise.noise.canonical import Recursive, canonical_noise
 from semidp.promise.noise.distributions import DiscreteGaussian, DiscreteLaplace, RoundedGaussian
 from semidp.promise.noise.randomness import Randomness, SeededRandomness, generator
@@ -34,7 +33,6 @@ __all__ = [
     "QuerySpace",
     "Randomness",
     "Recursive",
-    "ResidualMechanism",
     "RoundedGaussian",
     "SeededRandomness",
     "Series",

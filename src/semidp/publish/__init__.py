@@ -8,6 +8,7 @@
 from semidp.promise.sensitivity.moments import Coding, Design
 from semidp.publish import plotting as style
 from semidp.publish.fitting.tables import fit_table
+from semidp.publish.residual_mechanism import ResidualMechanism
 from semidp.publish.selection import available, calibrate_mechanism, choose, outcome_mechanism
 from semidp.publish.statistics.distribution.kind import DistributionRequest
 from semidp.publish.statistics.odds_ratio.kind import OddsRatioRequest
@@ -43,6 +44,7 @@ __all__ = [
     "OddsRatioRequest",
     "QuantileRequest",
     "RegressionRequest",
+    "ResidualMechanism",
     "Strata",
     "TableRequest",
     "TablesRequest",

@@ -16,8 +16,6 @@ from semidp.promise.mechanisms.additive import NormalNoise
 from semidp.promise.mechanisms.canonical_cell import CanonicalMechanism
 from semidp.promise.mechanisms.linked_noise import LinkedNoise
 from semidp.promise.mechanisms.mechanism import Mechanism
-from semidp.promise.mechanisms.placement import CLOSE, ROUNDS, Objective, Workload, solve
-from semidp.promise.mechanisms.residual_noise import ResidualMechanism
 from semidp.promise.noise.canonical import canonical_noise
 from semidp.promise.schema.margins import Floats, View, join, junction_order, list_axes
 from semidp.promise.sensitivity.costs import BallCosts
@@ -25,6 +23,8 @@ from semidp.promise.sensitivity.orthogonal_parts import list_coarser_views
 from semidp.promise.sensitivity.products import ProductSpace
 from semidp.promise.sensitivity.query_space import QuerySpace
 from semidp.promise.sensitivity.table_spaces import sensitivity_space
+from semidp.publish.placement import CLOSE, ROUNDS, Objective, Workload, solve
+from semidp.publish.residual_mechanism import ResidualMechanism
 
 _MOST_COMPARED = 64  # tables that are compared with measuring each by itself
 _MOST_SEARCHED = 64  # residuals of a product for which a lower bound is looked for

@@ -22,8 +22,7 @@ from semidp.promise.mechanisms.additive import LatticeGaussianMechanism
 from semidp.promise.mechanisms.branch_noise import BranchNoise
 from semidp.promise.mechanisms.knorm import KNormMechanism, PlacedRows
 from semidp.promise.mechanisms.mechanism import CellByCell, Mechanism, NoNoise
-from semidp.promise.mechanisms.residual_laws import LAWS, NEAR, Conditioning
-from semidp.promise.mechanisms.residual_noise import ResidualMechanism
+from semidp.promise.mechanisms.residual_noise import LAWS
 from semidp.promise.noise.distributions import CountNoise, DiscreteGaussian
 from semidp.promise.noise.lattice import SMOOTH, LatticeGaussian, OneSidedLatticeGaussian
 from semidp.promise.noise.randomness import SeededRandomness
@@ -44,6 +43,7 @@ from semidp.promise.sensitivity.orthogonal_parts import (
 )
 from semidp.promise.sensitivity.query_space import ExplicitSpace, QuerySpace
 from semidp.promise.sensitivity.table_spaces import TableSpace
+from semidp.publish.residual_mechanism import NEAR, Conditioning, ResidualMechanism
 
 LEVEL = 0.95
 """The level of the intervals in the files and in the words of a release."""

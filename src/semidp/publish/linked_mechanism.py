@@ -8,7 +8,9 @@ publishes the largest sizes of units as one level, such as 5+.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
+from typing import Self
 
 import numpy as np
 import scipy
@@ -16,14 +18,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from semidp.promise.mechanisms.linked_noise import LinkedNoise
 from semidp.promise.mechanisms.mechanism import cell_weights
-from semidp.promise.mechanisms.residual_laws import SharedNoise
-from semidp.promise.mechanisms.residual_noise import ResidualMechanism
 from semidp.promise.noise.distributions import CountNoise, joined_laws
 from semidp.promise.noise.randomness import Randomness
 from semidp.promise.schema.margins import Floats, View, list_axes
 from semidp.promise.sensitivity.linked_products import KindSpace, LinkedSpace
 from semidp.promise.spaces.linked import UNIT
 from semidp.publish.half_widths import LEVEL, half_width, sum_terms
+from semidp.publish.placement import Objective, Workload
+from semidp.publish.residual_mechanism import ResidualMechanism, SharedNoise
 from semidp.publish.size_agreement import (
     Agreement,
     LevelResidual,
@@ -37,6 +39,53 @@ from semidp.publish.size_agreement import (
 @dataclass(frozen=True, eq=False)
 class LinkedMechanism(LinkedNoise, SharedNoise):
     """Noise on the residuals of member tables and of unit tables, with estimates that agree."""
+
+    members: ResidualMechanism
+    units: ResidualMechanism
+
+    @classmethod
+    def from_precision(
+        cls,
+        space: LinkedSpace,
+        precision: Fraction,
+        law: str,
+        weights: tuple[Sequence[float], Sequence[float]] | None = None,
+        unit_share: Fraction | None = None,
+    ) -> Self:
+        """Return the noise of least total variance over the tables of both kinds.
+
+        Parameters
+        ----------
+        space
+            The residuals of linked tables.
+        precision, law
+            What the noise costs at most, and its law.
+        weights
+            How much the variance of each table counts: those of members, then those of units.
+        unit_share
+            The part of the precision for units; by need unless given.
+        """
+        by_kind = (None, None) if weights is None else weights
+        roots = []
+        for kind, of_tables in zip(space.kinds, by_kind, strict=True):
+            gains = Workload.from_weights(kind, of_tables, Objective.total).gains
+            costs = [float(kind.cost[view]) for view in kind.measured_residuals]
+            roots.append(float(np.sqrt(gains * np.array(costs)).sum()))
+        # A kind's least total is its root squared over its precision: shares go by the roots.
+        shares = precision_shares(roots)
+        if unit_share is not None and all(roots):
+            shares = [1 - unit_share, unit_share]
+        parts = []
+        for kind, of_tables, share in zip(space.kinds, by_kind, shares, strict=True):
+            # a kind that is exact spends nothing, and its precision is not counted
+            part = max(precision * share, Fraction(1, 2**60))
+            parts.append(ResidualMechanism.from_precision(kind, part, law, of_tables))
+        return cls(space, *parts)
+
+    @property
+    def parts(self) -> tuple[ResidualMechanism, ResidualMechanism]:
+        """The noise of members and of units."""
+        return self.members, self.units
 
     @cached_property
     def agreement(self) -> SizeAgreement:
@@ -137,6 +186,24 @@ class LinkedMechanism(LinkedNoise, SharedNoise):
         of_kinds = self.space.split(cell_weights(weights, self.space))
         pairs = zip(self.parts, of_kinds, strict=True)
         return math.hypot(*(part.standard_error(of_kind) for part, of_kind in pairs))
+
+
+def precision_shares(roots: Sequence[float]) -> list[Fraction]:
+    """Return the share of the precision that each kind gets for the least total variance.
+
+    With ``Σ k/σ² <= p`` over all residuals the best noise is ``σ² = sqrt(k/v) Σ sqrt(v k)/p``
+    (docs/products.md), so that a kind spends in proportion to its own ``Σ sqrt(v k)``.
+
+    >>> precision_shares([1.0, 3.0])
+    [Fraction(1, 4), Fraction(3, 4)]
+    """
+    whole = math.fsum(roots)
+    if not whole:
+        return [Fraction(0) for _ in roots]
+    first = Fraction(round(roots[0] / whole * 2**20), 2**20)
+    if roots[0] and roots[1]:  # each needs some
+        first = min(max(first, Fraction(1, 2**20)), 1 - Fraction(1, 2**20))
+    return [first, 1 - first]
 
 
 @dataclass(frozen=True, eq=False)

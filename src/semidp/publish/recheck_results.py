@@ -21,9 +21,9 @@ from numpy.typing import ArrayLike, NDArray
 from semidp.promise.documents import read_plain
 from semidp.promise.mechanisms.branch_noise import Cut
 from semidp.promise.mechanisms.mechanism import Mechanism
-from semidp.promise.mechanisms.residual_noise import ResidualMechanism
 from semidp.promise.tradeoff.function import Tradeoff
 from semidp.publish.release_value import ReleaseValue
+from semidp.publish.residual_mechanism import ResidualMechanism
 from semidp.publish.results.columns import Columns, Form, different_column, equal_numbers
 from semidp.publish.results.grids import edge_cells
 from semidp.publish.results.published_table import FittedTable, PublishedTable

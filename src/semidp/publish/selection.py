@@ -17,11 +17,11 @@ from semidp.promise.mechanisms.additive import (
 )
 from semidp.promise.mechanisms.knorm import KNormMechanism
 from semidp.promise.mechanisms.mechanism import Mechanism, NoNoise
-from semidp.promise.mechanisms.residual_noise import ResidualMechanism
 from semidp.promise.sensitivity.products import product_space
 from semidp.promise.sensitivity.query_space import QuerySpace
 from semidp.promise.sensitivity.table_spaces import TableSpace
 from semidp.promise.tradeoff.budget import Budget
+from semidp.publish.residual_mechanism import ResidualMechanism
 
 EXACT: tuple[type[Mechanism], ...] = (
     RoundedGaussianMechanism,

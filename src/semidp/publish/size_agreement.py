@@ -19,12 +19,12 @@ from attrs import frozen
 from numpy.typing import NDArray
 
 from semidp.errors import InputError
-from semidp.promise.mechanisms.residual_noise import ResidualMechanism
 from semidp.promise.schema.features import SIZE, Feature
 from semidp.promise.schema.margins import Floats, View, is_within_view, list_axes
 from semidp.promise.schema.schema import Schema
 from semidp.promise.sensitivity.linked_products import KindSpace
 from semidp.promise.spaces.linked import Link, LinkedDataspace
+from semidp.publish.residual_mechanism import ResidualMechanism
 
 
 @frozen

@@ -41,12 +41,12 @@ from semidp.inference.estimation.measurements import (
 from semidp.inference.linear_estimates import Drawn, DrawnNumbers, DrawnTable, Floats, SumErrors
 from semidp.promise.mechanisms.knorm import KNormMechanism
 from semidp.promise.mechanisms.mechanism import CellByCell, Mechanism, NoNoise
-from semidp.promise.mechanisms.residual_noise import ResidualMechanism
 from semidp.promise.schema.features import Feature
 from semidp.promise.schema.margins import Mask, View, list_axes
 from semidp.promise.schema.schema import Schema
 from semidp.promise.sensitivity.table_spaces import find_possible_cells
 from semidp.promise.spaces.dataspace import Dataspace
+from semidp.publish.residual_mechanism import ResidualMechanism
 from semidp.publish.statistics.protocol.requests import Request
 from semidp.publish.statistics.protocol.results import Published
 

@@ -33,7 +33,6 @@ from semidp.inference.records.shrinkage import estimate_one_way, estimate_target
 from semidp.inference.records.starting_records import Beginning, match_records, sorted_codes
 from semidp.inference.records.synthetic import SyntheticRecords
 from semidp.promise.mechanisms.mechanism import Mechanism
-from semidp.promise.mechanisms.residual_laws import SharedNoise
 from semidp.promise.noise.randomness import Randomness, generator
 from semidp.promise.progress import Progress, silent
 from semidp.promise.schema.margins import (
@@ -48,6 +47,7 @@ from semidp.promise.schema.margins import (
 )
 from semidp.promise.spaces.dataspace import Dataspace
 from semidp.publish.level_bins import name_bins
+from semidp.publish.residual_mechanism import SharedNoise
 from semidp.publish.results.published_table import PublishedTable
 
 if TYPE_CHECKING:

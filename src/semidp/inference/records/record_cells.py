@@ -17,8 +17,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from semidp.promise.mechanisms.residual_laws import SharedNoise
 from semidp.promise.schema.margins import Grid, View, join, list_axes, minimal
+from semidp.publish.residual_mechanism import SharedNoise
 
 Floats = NDArray[np.float64]
 Numbers = NDArray[np.int64]

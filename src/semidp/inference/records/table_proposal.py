@@ -13,11 +13,11 @@ from typing import ClassVar
 from semidp.errors import InputError
 from semidp.promise.documents import Encodable
 from semidp.promise.guarantee import Scope
-from semidp.promise.mechanisms.residual_noise import ResidualMechanism
 from semidp.promise.schema.margins import View, list_axes
 from semidp.promise.sensitivity.products import product_space
 from semidp.promise.spaces.dataspace import Margin
 from semidp.promise.tradeoff.budget import Budget
+from semidp.publish.residual_mechanism import ResidualMechanism
 
 _TAKEN_OUT = 3  # of the tables in which noise dominates a third, the worst, is left out at a time
 _MOST_TABLES = 2_000

@@ -22,7 +22,7 @@ from semidp.promise.mechanisms.exponential import EXPONENTIAL, recorded_ranks
 from semidp.promise.mechanisms.knorm import KNormMechanism
 from semidp.promise.mechanisms.linked_noise import LinkedNoise
 from semidp.promise.mechanisms.mechanism import Mechanism, NoNoise
-from semidp.promise.mechanisms.residual_noise import ResidualMechanism
+from semidp.promise.mechanisms.residual_noise import ResidualNoise
 from semidp.promise.sensitivity.answered_space import recorded_answered
 from semidp.promise.sensitivity.distribution_space import recorded_distribution
 from semidp.promise.sensitivity.linked_products import recorded_linked
@@ -49,7 +49,7 @@ FOR_RELEASES: tuple[type[Mechanism], ...] = (
 )
 """Mechanisms that a release chooses from; of two that are equally good it takes the first."""
 
-ADDITIVE: tuple[type[Mechanism], ...] = (*FOR_RELEASES, ResidualMechanism)
+ADDITIVE: tuple[type[Mechanism], ...] = (*FOR_RELEASES, ResidualNoise)
 """The laws of additive noise, which measure most queries."""
 
 

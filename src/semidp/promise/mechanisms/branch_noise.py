@@ -9,14 +9,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from semidp.errors import InputError
-from semidp.promise.mechanisms.residual_laws import residual_noise
-from semidp.promise.mechanisms.residual_noise import ResidualMechanism
+from semidp.promise.mechanisms.residual_noise import ResidualNoise, residual_noise
 from semidp.promise.noise.randomness import Randomness
 from semidp.promise.schema.features import Feature
 from semidp.promise.schema.margins import Chain, Floats, Grid, View, list_axes
@@ -24,6 +23,8 @@ from semidp.promise.schema.schema import Schema, StructuralZero, Table
 from semidp.promise.sensitivity.orthogonal_parts import kept_nodes
 from semidp.promise.sensitivity.products import ProductSpace
 from semidp.promise.spaces.dataspace import Dataspace, Margin
+
+Noise = TypeVar("Noise", bound=ResidualNoise)
 
 
 @dataclass(frozen=True)
@@ -230,13 +231,14 @@ def families_above(space: ProductSpace, cut: Cut, node: int) -> tuple[int, ...]:
     return tuple(siblings[:, place].tolist())
 
 
-def mechanism_above(mechanism: ResidualMechanism, cut: Cut) -> ResidualMechanism:
+def mechanism_above(mechanism: Noise, cut: Cut) -> Noise:
     """Return the noise of a product at a cut and above it: the same σ² for the residuals of that
     part.
     """
     space = space_above(mechanism.space, cut)
     sigma2 = {view: mechanism.sigma2[view] for view in space.measured_residuals}
-    return ResidualMechanism(space, sigma2, mechanism.precision, mechanism.law, mechanism.saved)
+    kind = type(mechanism)
+    return kind(space, sigma2, mechanism.precision, mechanism.law, mechanism.saved)
 
 
 @dataclass(frozen=True, eq=False)
@@ -263,9 +265,7 @@ class BranchNoise:
     families: tuple[int, ...]
 
     @classmethod
-    def from_mechanism(
-        cls, mechanism: ResidualMechanism, cut: Cut, node: int
-    ) -> "BranchNoise | None":
+    def from_mechanism(cls, mechanism: ResidualNoise, cut: Cut, node: int) -> "BranchNoise | None":
         """Return the noise of one branch of a product; None where the branch can hold no record."""
         space = branch_space(mechanism.space, cut, node)
         if space is None:

@@ -3,7 +3,7 @@ serves best.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, ClassVar, Self
@@ -14,11 +14,9 @@ from numpy.typing import NDArray
 from semidp.errors import InputError, Refused
 from semidp.promise.guarantee import Guarantee
 from semidp.promise.mechanisms.mechanism import Mechanism
-from semidp.promise.mechanisms.placement import Objective, Workload
-from semidp.promise.mechanisms.residual_laws import law_within
-from semidp.promise.mechanisms.residual_noise import ResidualMechanism
+from semidp.promise.mechanisms.residual_noise import ResidualNoise, law_within
 from semidp.promise.noise.randomness import Randomness
-from semidp.promise.sensitivity.linked_products import LinkedSpace, precision_shares
+from semidp.promise.sensitivity.linked_products import LinkedSpace
 from semidp.promise.sensitivity.query_space import QuerySpace
 from semidp.promise.spaces.adjacency import Adjacency
 from semidp.promise.tradeoff.budget import Budget
@@ -46,18 +44,12 @@ class LinkedNoise(Mechanism):
     has_one_scale: ClassVar[bool] = False
 
     space: LinkedSpace
-    members: ResidualMechanism
-    units: ResidualMechanism
+    members: ResidualNoise
+    units: ResidualNoise
 
     @classmethod
-    def calibrate(
-        cls,
-        space: QuerySpace,
-        budget: Budget,
-        weights: tuple[Sequence[float], Sequence[float]] | None = None,
-        unit_share: Fraction | None = None,
-    ) -> Self:
-        """Return the noise of least total variance over the tables of both kinds.
+    def calibrate(cls, space: QuerySpace, budget: Budget, **placing: Any) -> Self:
+        """Return the mechanism whose noise satisfies `budget`, placed by `from_precision`.
 
         Parameters
         ----------
@@ -65,10 +57,8 @@ class LinkedNoise(Mechanism):
             The residuals of linked tables.
         budget
             zCDP, GDP or (ε, δ).
-        weights
-            How much the variance of each table counts: those of members, then those of units.
-        unit_share
-            The part of the precision for units; by need unless given.
+        placing
+            What `from_precision` of the class takes besides.
         """
         if not isinstance(space, LinkedSpace):
             raise InputError(
@@ -80,25 +70,18 @@ class LinkedNoise(Mechanism):
                 " built"
             )
         law, precision = law_within(budget)
-        by_kind = (None, None) if weights is None else weights
-        roots = []
-        for kind, of_tables in zip(space.kinds, by_kind, strict=True):
-            gains = Workload.from_weights(kind, of_tables, Objective.total).gains
-            costs = [float(kind.cost[view]) for view in kind.measured_residuals]
-            roots.append(float(np.sqrt(gains * np.array(costs)).sum()))
-        # A kind's least total is its root squared over its precision: shares go by the roots.
-        shares = precision_shares(roots)
-        if unit_share is not None and all(roots):
-            shares = [1 - unit_share, unit_share]
-        parts = []
-        for kind, of_tables, share in zip(space.kinds, by_kind, shares, strict=True):
-            # a kind that is exact spends nothing, and its precision is not counted
-            part = max(precision * share, Fraction(1, 2**60))
-            parts.append(ResidualMechanism.from_precision(kind, part, law, of_tables))
-        return cls(space, *parts)
+        return cls.from_precision(space, precision, law, **placing)
+
+    @classmethod
+    def from_precision(cls, space: LinkedSpace, precision: Fraction, law: str) -> Self:
+        """Return noise with half of the precision for each kind. Noise that serves some tables best
+        is placed by `publish`.
+        """
+        halves = [ResidualNoise.from_precision(kind, precision / 2, law) for kind in space.kinds]
+        return cls(space, *halves)
 
     @property
-    def parts(self) -> tuple[ResidualMechanism, ResidualMechanism]:
+    def parts(self) -> tuple[ResidualNoise, ResidualNoise]:
         """The noise of members and of units."""
         return self.members, self.units
 
@@ -158,7 +141,7 @@ class LinkedNoise(Mechanism):
         parts = []
         for part, kind in zip(self.parts, space.kinds, strict=True):
             squares = {"residuals": _squares(part), "draw": part.law}
-            parts.append(ResidualMechanism.from_record(kind, squares))
+            parts.append(ResidualNoise.from_record(kind, squares))
         return replace(self, space=space, members=parts[0], units=parts[1]).guarantee
 
     def record(self) -> dict[str, Any]:
@@ -177,10 +160,10 @@ class LinkedNoise(Mechanism):
         parts = []
         for key, kind in zip(("members", "units"), space.kinds, strict=True):
             record = {"residuals": noise.get(key), "draw": noise.get("draw")}
-            parts.append(ResidualMechanism.from_record(kind, record))
+            parts.append(ResidualNoise.from_record(kind, record))
         return cls(space, *parts)
 
 
-def _squares(part: ResidualMechanism) -> list[dict[str, Any]]:
+def _squares(part: ResidualNoise) -> list[dict[str, Any]]:
     recorded: list[dict[str, Any]] = part.record()["noise"]["residuals"]
     return recorded

@@ -1,13 +1,13 @@
-"""The mechanism of a product of tables: noise on residuals, as much on each as serves the tables
-best.
+"""The mechanism of a product of tables: noise on residuals, made exact and certified to stay within
+the budget.
 
-How much noise is proposed in `placement`, from costs and gains; here it is made exact and certified
-to stay within the budget. The measurement is one vector with one guarantee.
+The measurement is one vector with one guarantee. How much noise each residual gets, and what it
+makes of the tables, is decided in `publish`.
 """
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, partial
 from typing import Any, ClassVar, Self
@@ -18,28 +18,11 @@ from numpy.typing import ArrayLike, NDArray
 from semidp.errors import InputError, Refused
 from semidp.promise.exact import plain, positive, round_up
 from semidp.promise.guarantee import Guarantee
-from semidp.promise.mechanisms.mechanism import cell_weights, check_scale, root_up
-from semidp.promise.mechanisms.placement import (
-    Objective,
-    Workload,
-    closed_form,
-    place_noise,
-)
-from semidp.promise.mechanisms.residual_laws import (
-    LAWS,
-    NEAR,
-    Conditioning,
-    ResidualLaw,
-    SharedNoise,
-    combine_weights,
-    different_scales,
-    draws_of_laws,
-    law_within,
-    residual_noise,
-)
-from semidp.promise.noise.distributions import CountNoise
+from semidp.promise.mechanisms.additive import mu_within, rho_within
+from semidp.promise.mechanisms.mechanism import Mechanism, cell_weights, check_scale, root_up
+from semidp.promise.noise.distributions import DiscreteGaussian, RoundedGaussian, sample_each
 from semidp.promise.noise.randomness import Randomness
-from semidp.promise.schema.margins import View, trimmed_view
+from semidp.promise.schema.margins import View
 from semidp.promise.sensitivity.products import ProductSpace
 from semidp.promise.sensitivity.query_space import QuerySpace
 from semidp.promise.spaces.adjacency import Adjacency
@@ -49,12 +32,87 @@ from semidp.promise.tradeoff.smooth import ZCDP, Gaussian
 
 # σ² is kept to so many significant bits, rounded up: residuals that are alike share a sampler
 _BITS = 24
+_DRAWS_A_TABLE = 64  # times σ: fewer draws than that are not worth a table of their own
 
-_WORTH = 1e-5  # the share of the variance from which on the joint cost is used
+ResidualLaw = DiscreteGaussian | RoundedGaussian
+
+LAWS: dict[str, type[ResidualLaw]] = {"discrete": DiscreteGaussian, "rounded": RoundedGaussian}
+
+
+def law_within(budget: Budget) -> tuple[str, Fraction]:
+    """Return the law of noise on residuals for a budget, and what a move may cost: 2ρ or μ².
+
+    >>> law_within(Budget.zcdp("1/2")), law_within(Budget.gdp(2))
+    (('discrete', Fraction(1, 1)), ('rounded', Fraction(4, 1)))
+    """
+    if budget.kind == "zcdp":
+        return "discrete", 2 * rho_within(budget)
+    return "rounded", mu_within(budget) ** 2
+
+
+def residual_noise(
+    law: str, sigma2: Fraction, scales: NDArray[np.int64], randomness: Randomness
+) -> NDArray[np.int64]:
+    """Draw the noise of one residual: a whole number for each entry, of variance ``scale²·σ²``
+    before rounding.
+
+    >>> from semidp.promise.noise.randomness import SeededRandomness
+    >>> residual_noise(
+    ...     "discrete", Fraction(4), np.array([[1, 2], [1, 2]]), SeededRandomness(1)
+    ... ).shape
+    (2, 2)
+    """
+    distinct, which = different_scales(scales)
+    laws = [LAWS[law](sigma2 * scale**2) for scale in distinct]
+    return draws_of_laws(laws, which.ravel(), 1, randomness).reshape(scales.shape)
+
+
+def different_scales(scales: NDArray[np.int64]) -> tuple[list[int], NDArray[np.intp]]:
+    """Return the distinct scales, and for each entry the number of its scale. Mostly there is one,
+    and nothing is sorted.
+    """
+    if scales.size and (scales == scales.flat[0]).all():
+        only = int(scales.flat[0])
+        return [only], np.zeros(scales.shape, dtype=np.intp)
+    distinct, which = np.unique(scales, return_inverse=True)
+    return distinct.tolist(), which
+
+
+def draws_of_laws(
+    laws: Sequence[ResidualLaw], which: NDArray[np.intp], count: int, randomness: Randomness
+) -> NDArray[np.int64]:
+    """Draw each entry from the law with the number in `which`, for many measurements at once. Laws
+    with few draws are drawn together.
+    """
+    result = np.zeros((count, len(which)), dtype=np.int64)
+    order = np.arange(len(which))
+    if len(laws) > 1:
+        order = np.argsort(which, kind="stable")
+    numbers, firsts = np.unique(which[order], return_index=True)
+    entries = np.split(order, firsts[1:])
+    rare, rare_entries = [], []
+    for number, of_law in zip(numbers.tolist(), entries, strict=False):  # no entries: one part
+        sampler = laws[number]
+        draws = count * of_law.size
+        # A table of the law pays for itself from some draws on; with fewer all such laws are drawn
+        # together.
+        is_rare = draws**2 < _DRAWS_A_TABLE**2 * sampler.sigma2
+        if sampler.sigma2 >= 1 and is_rare:
+            rare.append(sampler)
+            rare_entries.append(of_law)
+        else:
+            result[:, of_law] = sampler.sample((count, of_law.size), randomness)
+    if rare:
+        sizes = [of_law.size for of_law in rare_entries]
+        places = np.repeat(np.arange(len(rare)), sizes)
+        drawn = sample_each(rare, np.tile(places, count), randomness)
+        places_of_rare = np.concatenate(rare_entries)
+        result[:, places_of_rare] = drawn.reshape(count, -1)
+    return result
 
 
 @dataclass(frozen=True, eq=False)
-class ResidualMechanism(SharedNoise):
+class ResidualNoise(Mechanism):
     """Gaussian noise on the residuals of a product of tables: discrete for zCDP, rounded for GDP
     and (ε, δ).
 
@@ -75,8 +133,6 @@ class ResidualMechanism(SharedNoise):
     saved
         The share of the noise's variance that the joint cost of all residuals saved against the sum
         of their costs.
-    workload
-        What the noise was placed for; None where it is the noise of a record.
 
     Examples
     --------
@@ -84,7 +140,7 @@ class ResidualMechanism(SharedNoise):
     >>> from semidp.promise.mechanisms.examples import two_way
     >>> both, table = two_way()
     >>> space = product_space(both.dataspace, both.adjacency, [table.schema.names])
-    >>> mechanism = ResidualMechanism.calibrate(space, Budget.gdp(1))
+    >>> mechanism = ResidualNoise.calibrate(space, Budget.gdp(1))
     >>> (
     ...     {view: round(float(square), 4) for view, square in mechanism.sigma2.items()},
     ...     mechanism.tradeoff,
@@ -100,8 +156,7 @@ class ResidualMechanism(SharedNoise):
     sigma2: Mapping[View, Fraction]
     precision: Fraction
     law: str
-    saved: float = field(default=0.0)
-    workload: Workload | None = field(default=None, repr=False)
+    saved: float = 0.0
 
     def __post_init__(self) -> None:
         if self.law not in LAWS:
@@ -109,16 +164,8 @@ class ResidualMechanism(SharedNoise):
             raise InputError(f"the noise of residuals is {laws}, not {str(self.law)[:40]!r}")
 
     @classmethod
-    def calibrate(
-        cls,
-        space: QuerySpace,
-        budget: Budget,
-        weights: Sequence[float] | None = None,
-        objective: Objective = Objective.total,
-        joint: bool = True,
-    ) -> Self:
-        """Return the mechanism whose tables have the least total variance, or the least largest
-        standard error.
+    def calibrate(cls, space: QuerySpace, budget: Budget, **placing: Any) -> Self:
+        """Return the mechanism whose noise satisfies `budget`, placed by `from_precision`.
 
         Parameters
         ----------
@@ -126,12 +173,8 @@ class ResidualMechanism(SharedNoise):
             The residuals of the product.
         budget
             zCDP, GDP or (ε, δ).
-        weights
-            How much the variance of each table counts; all alike unless given.
-        objective
-            What is minimised.
-        joint
-            Whether the exact joint sensitivity is used where it can be found.
+        placing
+            What `from_precision` of the class takes besides.
         """
         if not isinstance(space, ProductSpace):
             raise InputError(
@@ -143,37 +186,47 @@ class ResidualMechanism(SharedNoise):
                 " epsilon give each table a budget of its own"
             )
         law, precision = law_within(budget)
-        return cls.from_precision(space, precision, law, weights, objective, joint)
+        return cls.from_precision(space, precision, law, **placing)
 
     @classmethod
-    def from_precision(
+    def from_precision(cls, space: ProductSpace, precision: Fraction, law: str) -> Self:
+        """Return noise that serves all residuals alike, for which no move costs more than the
+        precision. Noise that serves some tables best is placed by `publish`.
+        """
+        # the least Σ σ² with Σ k/σ² <= 1, by the inequality of Cauchy and Schwarz
+        roots = {view: math.sqrt(cost) for view, cost in space.cost.items()}
+        total = sum(roots.values())
+        noise = {view: root * total for view, root in roots.items()}
+        return cls.from_noise(space, noise, precision, law)
+
+    @classmethod
+    def from_noise(
         cls,
         space: ProductSpace,
+        noise: Mapping[View, float],
         precision: Fraction,
         law: str,
-        weights: Sequence[float] | None = None,
-        objective: Objective = Objective.total,
-        joint: bool = True,
+        joint: bool = False,
     ) -> Self:
-        """Return the mechanism for which no move costs more than the precision; the other
-        parameters are those of `calibrate`.
+        """Return proposed noise made exact, and scaled until no move costs more than the precision.
+
+        Parameters
+        ----------
+        space
+            The residuals of the product.
+        noise
+            σ² of each residual in floating point, which cost about one.
+        precision, law
+            As of the mechanism.
+        joint
+            Whether the residuals' joint cost is bounded, or the sum of their costs.
         """
-        workload = Workload.from_weights(space, weights, objective)
-        sigma2 = _scale_to_precision(closed_form(workload), precision, partial(_spent, space))
-        saved = 0.0
-        # Seldom is one move the worst for every residual, so that together they may cost less than
-        # the sum of their worst costs.
-        if joint and sigma2:
-            tighter = _scale_to_precision(
-                place_noise(workload), precision, partial(_bound_joint_cost, space)
-            )
-            share = workload.total(tighter) / workload.total(sigma2)
-            if share < 1 - _WORTH:
-                sigma2, saved = tighter, 1 - share
+        bound = _bound_joint_cost if joint else _spent
+        sigma2 = _scale_to_precision(noise, precision, partial(bound, space))
         for view, square in sigma2.items():
             # An entry is measured times its scale, and its noise grows as much.
             check_scale(square * space.residuals.largest_scale(view) ** 2)
-        return cls(space, sigma2, precision, law, saved, workload)
+        return cls(space, sigma2, precision, law)
 
     @cached_property
     def spent(self) -> Fraction:
@@ -184,21 +237,11 @@ class ResidualMechanism(SharedNoise):
         >>> from semidp.promise.mechanisms.examples import two_way
         >>> both, table = two_way()
         >>> space = product_space(both.dataspace, both.adjacency, [table.schema.names])
-        >>> mechanism = ResidualMechanism.calibrate(space, Budget.gdp(1))
+        >>> mechanism = ResidualNoise.calibrate(space, Budget.gdp(1))
         >>> mechanism.spent <= mechanism.precision
         True
         """
         return _cost(self.space, self.sigma2)
-
-    def serves_like(self, other: "ResidualMechanism") -> bool:
-        """Whether this noise is placed about as well as that of `other`.
-
-        The convex program ends near its optimum, where another computer may end a little elsewhere.
-        """
-        workload = other.workload or self.workload
-        if workload is None or set(self.sigma2) != set(other.sigma2):
-            return False
-        return workload.total(self.sigma2) <= (1 + NEAR) * workload.total(other.sigma2)
 
     @property
     def tradeoff(self) -> Tradeoff:
@@ -264,13 +307,13 @@ class ResidualMechanism(SharedNoise):
         >>> from semidp.promise.mechanisms.examples import two_way
         >>> both, table = two_way()
         >>> space = product_space(both.dataspace, both.adjacency, [table.schema.names])
-        >>> ResidualMechanism.calibrate(space, Budget.gdp(1)).under(Ball(4)).tradeoff.mu_squared > 3
+        >>> ResidualNoise.calibrate(space, Budget.gdp(1)).under(Ball(4)).tradeoff.mu_squared > 3
         True
         """
         space = self.space.under(adjacency)
         assert isinstance(space, ProductSpace)
         precision = _cost(space, self.sigma2)
-        return replace(self, space=space, precision=precision, workload=None).guarantee
+        return ResidualNoise(space, self.sigma2, precision, self.law).guarantee
 
     @property
     def scale(self) -> float:
@@ -279,15 +322,8 @@ class ResidualMechanism(SharedNoise):
 
     @property
     def variance(self) -> float:
-        """Mean variance of a direction. Each residual has its own."""
-        return self.expected_l2**2 / max(1, self.space.dimension)
-
-    @property
-    def expected_l2(self) -> float:
-        """Root of the expected sum of squared errors over the cells of all tables."""
-        tables = range(len(self.space.views))
-        totals = [float(self.cell_variances(table).sum()) for table in tables]
-        return math.sqrt(sum(totals))
+        """Mean variance of a direction of the vector. Each residual has its own."""
+        return float(np.square(self.standard_errors()).sum()) / max(1, self.space.dimension)
 
     @cached_property
     def samplers(self) -> tuple[list[ResidualLaw], NDArray[np.intp]]:
@@ -306,110 +342,6 @@ class ResidualMechanism(SharedNoise):
         """The variance of the noise in each entry of the vector, rounding included."""
         laws, which = self.samplers
         return np.array([law.variance for law in laws])[which]
-
-    @property
-    def entry_variances(self) -> NDArray[np.float64]:
-        """The variance of the noise in each entry of the vector."""
-        return self.variances
-
-    @property
-    def entry_laws(self) -> tuple[list[CountNoise], NDArray[np.intp]]:
-        """Distinct laws of the noise, and the number of the law of each entry of the vector."""
-        laws, which = self.samplers
-        return list(laws), which
-
-    @property
-    def entry_scales(self) -> NDArray[np.int64]:
-        """Factor by which each entry was multiplied before it was measured."""
-        return self.space.scales
-
-    @cached_property
-    def conditioning(self) -> Conditioning | None:
-        """Correction of the residuals by impossible cells; None where there are none."""
-        if not self.space.impossible or not self.sigma2:
-            return None
-        return Conditioning(self.space, self.variances)
-
-    def estimates(self, values: ArrayLike) -> list[NDArray[np.float64]]:
-        """Return every table put together from a vector of measurements, with zeros in impossible
-        cells.
-
-        >>> from semidp.promise.sensitivity.products import product_space
-        >>> from semidp.promise.mechanisms.examples import two_way
-        >>> both, table = two_way()
-        >>> space = product_space(both.dataspace, both.adjacency, [table.schema.names])
-        >>> mechanism = ResidualMechanism.calibrate(space, Budget.gdp(1))
-        >>> bool(np.allclose(mechanism.estimates(space.measure([table]))[0], table.counts))
-        True
-        """
-        if self.conditioning is None:
-            return self.space.estimates(values)
-        return self.conditioning.estimates(values)
-
-    def combination(self, weights: Mapping[int, ArrayLike]) -> NDArray[np.float64]:
-        """Return weights on the noise in the entries of the vector, from weights on cells of the
-        tables (by number).
-        """
-        return combine_weights(self.space, weights, self.conditioning)
-
-    def find_reached_entries(self, tables: Sequence[int]) -> NDArray[np.intp]:
-        """Return the entries of the residuals that some tables are put together from. Impossible
-        cells tie all entries together: then it is all of them.
-        """
-        entries = np.arange(self.space.scales.size)
-        if self.conditioning is not None:
-            return entries
-        views = {view for table in tables for view in self.space.inside[table]}
-        parts = self.space.parts.items()
-        kept = [entries[part] for view, part in parts if view in views]
-        return np.concatenate([entries[:0], *kept])
-
-    def cell_variances(self, table: int) -> NDArray[np.float64]:
-        """Return the variance of each cell of one table's estimate. Tables with the same variances
-        share one array.
-        """
-        if self.conditioning is not None:
-            if table not in self._cell_variances:
-                self._cell_variances[table] = self.conditioning.cell_variances(table)
-            return self._cell_variances[table]
-        view = self.space.views[table]
-        noise = []
-        for small in self.space.inside[table]:
-            noise.append((trimmed_view(small, view), self.sigma2[small]))
-        alike = (self.space.alike(table), tuple(noise))
-        if alike not in self._cell_variances:
-            self._cell_variances[alike] = self.space.cell_variances(self.variances, table)
-        return self._cell_variances[alike]
-
-    @cached_property
-    def _cell_variances(self) -> dict[object, NDArray[np.float64]]:
-        return {}
-
-    def rms_error(self, table: int) -> float:
-        """Return the root of the mean variance of one table's cells, without rounding and without
-        an array of cells.
-
-        >>> from semidp.promise.sensitivity.products import product_space
-        >>> from semidp.promise.mechanisms.examples import two_way
-        >>> both, table = two_way()
-        >>> space = product_space(both.dataspace, both.adjacency, [table.schema.names])
-        >>> round(ResidualMechanism.calibrate(space, Budget.gdp(1)).rms_error(0), 4)
-        1.1547
-        """
-        view = self.space.views[table]
-        cells = math.prod(self.space.residuals.shape(view))
-        if self.conditioning is not None:
-            total = float(self.cell_variances(table).sum())
-            return math.sqrt(total / cells)
-        parts = []
-        for small in self.space.inside[table]:
-            gain = self.space.residuals.gain(small, view)
-            parts.append(float(self.sigma2[small]) * gain)
-        return math.sqrt(sum(parts) / cells)
-
-    def table_errors(self, table: int) -> NDArray[np.float64]:
-        """Return the standard error of each cell of one table's estimate."""
-        return np.sqrt(self.cell_variances(table))
 
     def standard_errors(self) -> NDArray[np.float64]:
         """Return the standard error of each entry of the projected vector."""
@@ -434,13 +366,6 @@ class ResidualMechanism(SharedNoise):
     def noises(self, count: int, randomness: Randomness) -> NDArray[np.int64]:
         """Draw one number for each entry; entries of equal scale are drawn together."""
         return draws_of_laws(*self.samplers, count, randomness)
-
-    def draw_entries(
-        self, entries: NDArray[np.intp], count: int, randomness: Randomness
-    ) -> NDArray[np.int64]:
-        """Draw the noise of some entries alone, for many measurements at once."""
-        laws, which = self.samplers
-        return draws_of_laws(laws, which[entries], count, randomness)
 
     def noise_by_residual(self, randomness: Randomness) -> NDArray[np.int64]:
         """Draw one number for each entry. Each residual has a source of its own, named after its

@@ -640,24 +640,6 @@ def _add_norms(one: Norms, other: Norms) -> Norms:
     return Norms(one.l1 + other.l1, one.l2_squared + other.l2_squared, max(one.linf, other.linf))
 
 
-def precision_shares(roots: Sequence[float]) -> list[Fraction]:
-    """Return the share of the precision that each kind gets for the least total variance.
-
-    With ``Σ k/σ² <= p`` over all residuals the best noise is ``σ² = sqrt(k/v) Σ sqrt(v k)/p``
-    (docs/products.md), so that a kind spends in proportion to its own ``Σ sqrt(v k)``.
-
-    >>> precision_shares([1.0, 3.0])
-    [Fraction(1, 4), Fraction(3, 4)]
-    """
-    whole = math.fsum(roots)
-    if not whole:
-        return [Fraction(0) for _ in roots]
-    first = Fraction(round(roots[0] / whole * 2**20), 2**20)
-    if roots[0] and roots[1]:  # each needs some
-        first = min(max(first, Fraction(1, 2**20)), 1 - Fraction(1, 2**20))
-    return [first, 1 - first]
-
-
 def recorded_linked(
     query: Mapping[str, Any], dataspace: Datasets, adjacency: Adjacency
 ) -> QuerySpace:

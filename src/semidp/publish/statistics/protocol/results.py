@@ -18,13 +18,12 @@ from semidp.promise.guarantee import Guarantee, Scope
 from semidp.promise.mechanisms.additive import LaplaceMechanism
 from semidp.promise.mechanisms.linked_noise import LinkedNoise
 from semidp.promise.mechanisms.mechanism import CLAIMS, Measurement, Mechanism, NoNoise
-from semidp.promise.mechanisms.residual_laws import SharedNoise
-from semidp.promise.mechanisms.residual_noise import ResidualMechanism
 from semidp.promise.sensitivity.query_space import QuerySpace
 from semidp.promise.tradeoff.budget import Budget, approximate
 from semidp.promise.tradeoff.function import Tradeoff
 from semidp.promise.tradeoff.smooth import ZCDP, Gaussian
 from semidp.publish.comparisons import naive_cost, naive_loss
+from semidp.publish.residual_mechanism import ResidualMechanism, SharedNoise
 from semidp.publish.results.columns import Columns, DataFrames, Form, PublishedColumns, StoredFiles
 from semidp.publish.results.grids import Details, Section
 from semidp.publish.results.published_table import FittedTable, PublishedTable, is_size

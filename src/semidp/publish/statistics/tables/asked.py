@@ -8,8 +8,8 @@ from attrs import evolve, field, frozen
 
 from semidp.errors import InputError
 from semidp.promise.exact import Number, exact, positive
-from semidp.promise.mechanisms.placement import Objective
 from semidp.promise.tradeoff.budget import Budget
+from semidp.publish.placement import Objective
 from semidp.publish.results.published_table import UNNAMED, FitKind, file_stem
 from semidp.publish.selection import AUTO
 from semidp.publish.statistics.protocol.requests import (

@@ -19,8 +19,6 @@ from semidp.errors import DataError, InputError
 from semidp.promise.exact import positive
 from semidp.promise.mechanisms.branch_noise import BranchNoise, BranchSpace, Cut, mechanism_above
 from semidp.promise.mechanisms.mechanism import Mechanism
-from semidp.promise.mechanisms.placement import Workload
-from semidp.promise.mechanisms.residual_noise import ResidualMechanism
 from semidp.promise.schema.margins import View, list_axes
 from semidp.promise.schema.schema import Schema
 from semidp.promise.sensitivity.orthogonal_parts import kept_nodes
@@ -28,6 +26,8 @@ from semidp.promise.sensitivity.products import ProductSpace
 from semidp.promise.spaces.dataspace import RECORD
 from semidp.promise.spaces.linked import MEMBER, UNIT
 from semidp.publish.linked_mechanism import LinkedMechanism
+from semidp.publish.placement import Workload
+from semidp.publish.residual_mechanism import ResidualMechanism
 from semidp.publish.results.columns import Columns, Labels, StoredFiles
 from semidp.publish.results.published_table import PublishedTable, is_size
 from semidp.publish.statistics.tables.asked import TableRequest

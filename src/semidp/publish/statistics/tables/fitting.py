@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from semidp.promise.mechanisms.residual_noise import ResidualMechanism
 from semidp.promise.progress import Progress
 from semidp.promise.schema.margins import (
     Grid,
@@ -31,6 +30,7 @@ from semidp.promise.sensitivity.products import ProductSpace
 from semidp.publish.fitting.problem import Infeasible
 from semidp.publish.fitting.tables import Fit, fit_alike, fit_totals
 from semidp.publish.half_widths import INTERVALS_BELOW, table_half_widths
+from semidp.publish.residual_mechanism import ResidualMechanism
 from semidp.publish.results.published_table import FitKind, Fitted, PublishedTable, StoredFit
 
 _CELLS_TOGETHER = 100_000  # of tables that are fitted together

@@ -16,9 +16,9 @@ from semidp.errors import InputError
 from semidp.promise.guarantee import Scope
 from semidp.promise.mechanisms.branch_noise import Cut
 from semidp.promise.mechanisms.mechanism import Mechanism
-from semidp.promise.mechanisms.placement import Objective, Workload
-from semidp.promise.mechanisms.residual_noise import ResidualMechanism
 from semidp.promise.schema.schema import Schema
+from semidp.publish.placement import Objective, Workload
+from semidp.publish.residual_mechanism import ResidualMechanism
 from semidp.publish.results.columns import StoredFiles
 from semidp.publish.results.published_table import (
     UNNAMED,

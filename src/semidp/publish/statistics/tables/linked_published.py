@@ -14,7 +14,6 @@ from semidp.errors import Refused
 from semidp.promise.exact import count_noun
 from semidp.promise.guarantee import Scope
 from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
-from semidp.promise.mechanisms.residual_noise import ResidualMechanism
 from semidp.promise.progress import Progress, silent
 from semidp.promise.schema.features import SIZE
 from semidp.promise.schema.margins import Floats, View, list_axes
@@ -29,6 +28,7 @@ from semidp.publish.linked_mechanism import (
     published_variances,
     size_place,
 )
+from semidp.publish.residual_mechanism import ResidualMechanism
 from semidp.publish.results.columns import Columns, Form, PublishedColumns
 from semidp.publish.results.grids import Section, counts_sections
 from semidp.publish.results.published_table import (

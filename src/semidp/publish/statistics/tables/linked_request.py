@@ -263,7 +263,10 @@ class LinkedTablesRequest(Request):
         of_members = [float(table.weight) for table in self.members]
         of_units = [float(table.weight) for table in self.units]
         mechanism = LinkedMechanism.calibrate(
-            space, require_budget(self), (of_members, of_units), self.unit_share
+            space,
+            require_budget(self),
+            weights=(of_members, of_units),
+            unit_share=self.unit_share,
         )
         # what has no order of fits is refused while nothing is charged
         refuse_unfitted(mechanism)

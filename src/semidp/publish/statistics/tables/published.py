@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 from semidp.errors import InputError
 from semidp.promise.guarantee import Scope
 from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
-from semidp.promise.mechanisms.residual_noise import ResidualMechanism
 from semidp.promise.progress import Progress
 from semidp.promise.schema.margins import junction_order, maximal
 from semidp.promise.sensitivity.products import product_space
 from semidp.publish.comparisons import find_separate_loss
 from semidp.publish.fitting.tables import fit_table
 from semidp.publish.half_widths import INTERVALS_BELOW, cell_half_widths
+from semidp.publish.residual_mechanism import ResidualMechanism
 from semidp.publish.results.columns import Columns, Form, PublishedColumns
 from semidp.publish.results.grids import Section
 from semidp.publish.results.published_table import (

@@ -15,14 +15,14 @@ from semidp.promise.confidential import Confidential
 from semidp.promise.guarantee import Scope
 from semidp.promise.mechanisms.branch_noise import Cut
 from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
-from semidp.promise.mechanisms.placement import Objective, Workload
-from semidp.promise.mechanisms.residual_noise import ResidualMechanism
 from semidp.promise.progress import Progress
 from semidp.promise.schema.schema import Schema
 from semidp.promise.sensitivity.products import NotTogether, ProductSpace, product_space
 from semidp.promise.sensitivity.query_space import QuerySpace
 from semidp.promise.sensitivity.table_spaces import sensitivity_space
 from semidp.promise.tradeoff.budget import Budget
+from semidp.publish.placement import Objective, Workload
+from semidp.publish.residual_mechanism import ResidualMechanism
 from semidp.publish.results.published_table import StoredFit, file_stem
 from semidp.publish.results.texts import scale_text
 from semidp.publish.selection import AUTO, select_mechanism, table_mechanism
@@ -125,7 +125,8 @@ class TablesRequest(TablesAsked):
     def residual_mechanism(self, space: QuerySpace) -> ResidualMechanism:
         """Place the noise on the residuals."""
         weights = [float(table.weight) for table in self.tables]
-        return ResidualMechanism.calibrate(space, require_budget(self), weights, self.objective)
+        budget = require_budget(self)
+        return ResidualMechanism.calibrate(space, budget, weights=weights, objective=self.objective)
 
     def forecast(self, mechanism: Mechanism, scope: Scope) -> tuple[Forecast, ...]:
         """Return the errors of each table beside the counts that are to be expected."""

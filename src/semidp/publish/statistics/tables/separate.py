@@ -29,8 +29,6 @@ from numpy.typing import NDArray
 from semidp.errors import InputError
 from semidp.promise.guarantee import Scope
 from semidp.promise.mechanisms.branch_noise import BranchNoise, Cut, mechanism_above
-from semidp.promise.mechanisms.residual_laws import residual_variance
-from semidp.promise.mechanisms.residual_noise import ResidualMechanism
 from semidp.promise.progress import Progress, silent
 from semidp.promise.schema.margins import Grid, Totals, View, join, junction_order, maximal
 from semidp.promise.schema.schema import Schema, Table
@@ -38,6 +36,7 @@ from semidp.promise.spaces.dataspace import RECORD
 from semidp.publish.fitting.problem import Infeasible
 from semidp.publish.fitting.tables import fit_totals
 from semidp.publish.half_widths import INTERVALS_BELOW, branch_half_widths
+from semidp.publish.residual_mechanism import ResidualMechanism, residual_variance
 from semidp.publish.results.columns import Columns, StoredFiles
 from semidp.publish.results.published_table import (
     FitKind,

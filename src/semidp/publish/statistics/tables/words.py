@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 from semidp.promise.exact import count_noun
 from semidp.promise.guarantee import Scope
 from semidp.promise.mechanisms.mechanism import Mechanism
-from semidp.promise.mechanisms.residual_noise import ResidualMechanism
 from semidp.promise.schema.margins import Totals, View, junction_order, maximal, meet
 from semidp.promise.spaces.dataspace import Dataspace
 from semidp.publish.comparisons import find_excess_variance
 from semidp.publish.half_widths import MOST_CELLS, cell_errors, standard_spread
 from semidp.publish.plotting import loss_plot
 from semidp.publish.presentation import report_words
+from semidp.publish.residual_mechanism import ResidualMechanism
 from semidp.publish.results.columns import Columns, Form, StoredFiles, named_files
 from semidp.publish.results.grids import (
     LISTED_ROWS,
