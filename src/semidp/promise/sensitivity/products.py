@@ -2,7 +2,7 @@
 
 Each residual is measured once, whatever the number of tables that it belongs to, and those that
 published margins fix are not measured. How much noise each gets is decided in
-`mechanisms.placement`.
+`publish.placement`.
 """
 
 import hashlib
