@@ -15,9 +15,8 @@ from semidp.promise.schema.features import Feature
 from semidp.promise.schema.margins import Grid, Totals
 from semidp.promise.schema.schema import Schema, Table
 from semidp.promise.spaces.dataspace import Dataspace, Margin
-from semidp.publish.fitting.problem import pose
-from semidp.publish.fitting.real import project
-from semidp.publish.fitting.rounding import prove
+from semidp.publish.fitting.integer import prove
+from semidp.publish.fitting.real import pose, project
 from semidp.publish.fitting.tables import fit_table
 
 ALLOWED = {

@@ -44,13 +44,13 @@ from semidp.publish.statistics.outcomes.noise_law import (
     upper_tail,
 )
 from semidp.publish.statistics.quantiles import GroupQuantiles
-from semidp.publish.statistics.regression.linear import (
+from semidp.publish.statistics.regression.fits import (
     LinearFit,
+    LogisticFit,
     Moments,
     regression_mechanism,
     route_values,
 )
-from semidp.publish.statistics.regression.logistic import LogisticFit
 
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]

@@ -247,7 +247,7 @@ def _warm(table: Any) -> Any:
     """Import on an executor what a part needs."""
     import pyarrow
 
-    import semidp.publish.parts.runners  # noqa: F401
+    import semidp.publish.runners  # noqa: F401
 
     return pyarrow.table({"n": [table.num_rows]})
 

@@ -20,8 +20,7 @@ from semidp.publish.settings import (
     name_options,
     read_assignment,
 )
-from semidp.publish.statistics.protocol.statistic import statistic_settings
-from semidp.publish.statistics.setting import Panel, Setting, Shape
+from semidp.publish.statistics.protocol.statistic import Panel, Setting, Shape, statistic_settings
 
 ROWS = list_settings()
 OF_RELEASE = {

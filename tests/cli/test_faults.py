@@ -26,7 +26,7 @@ from semidp import Plan, Release
 from semidp.cli import _program
 from semidp.errors import InputError
 from semidp.inference.records.synthetic import check_records
-from semidp.publish.parts import prepared_blocks
+from semidp.publish import block_run
 from tests.cli.conftest import Done, Semidp, one_sentence, settle
 
 PRIMES = (1000003, 1299709, 1500007, 2000003, 3000017, 5000011)
@@ -345,7 +345,7 @@ def test_a_failure_after_the_charge_is_said(
     here: Semidp, people: Path, small_disk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # as if the disk had been filled meanwhile
-    monkeypatch.setattr(prepared_blocks, "refuse_files", lambda *_, **__: None)
+    monkeypatch.setattr(block_run, "refuse_files", lambda *_, **__: None)
     fill(small_disk, 12 * 1024)
     ledger = tmp_path / "ledger.json"
     assert here("ledger", ledger, "--rho", "1").code == 0

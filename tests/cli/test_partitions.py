@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from semidp import Ledger, Release
+from semidp.publish import block_run, runners
 from semidp.publish.folders import is_unfinished
-from semidp.publish.parts import block_run, runners
 from semidp.publish.pipeline import charge_ledger
 from tests.cli.conftest import Done, Semidp, one_sentence
 

@@ -28,13 +28,11 @@ from semidp.present.report.sentences import forecast
 from semidp.promise.guarantee import Scope
 from semidp.promise.schema.outcome import Outcome
 from semidp.promise.spaces.dataspace import Margin
-from semidp.publish import TableRequest
-from semidp.publish.parts import prepared_blocks
+from semidp.publish import TableRequest, block_run
 from semidp.publish.statistics.distribution.kind import DistributionRequest
-from semidp.publish.statistics.protocol.statistic import build_requests
+from semidp.publish.statistics.protocol.statistic import Chosen, build_requests
 from semidp.publish.statistics.quantiles import QuantileRequest
 from semidp.publish.statistics.regression.kind import RegressionRequest
-from semidp.publish.statistics.setting import Chosen
 from semidp.publish.statistics.sums import GroupRequest
 from semidp.publish.statistics.tables.request import TablesRequest
 from tests.cli.conftest import Semidp
@@ -384,7 +382,7 @@ def test_files_are_tried_before_the_ledger_is_charged(
     def refuse(*_: object, **__: object) -> None:
         raise InputError("the disk is full")
 
-    monkeypatch.setattr(prepared_blocks, "refuse_files", refuse)
+    monkeypatch.setattr(block_run, "refuse_files", refuse)
     said = post(charging, "release", RELEASED).text
     assert "the disk is full" in said
     assert "charged" not in said

@@ -43,9 +43,8 @@ from semidp.inference.combined import releases_together
 from semidp.promise.accounting import account
 from semidp.promise.documents import read_document
 from semidp.promise.files import recover
-from semidp.publish import pipeline
+from semidp.publish import block_run, pipeline
 from semidp.publish.folders import Unfinished, is_unfinished
-from semidp.publish.parts import prepared_blocks
 from tests.faults.failing_files import Accesses, failing, is_same_tree
 
 CODES = (
@@ -54,7 +53,7 @@ CODES = (
 )
 KILLED = -signal.SIGKILL
 WAYS = (*((code, lasting) for lasting in (False, True) for code in CODES), (KILLED, True))
-CLOCKS = (_output, account, pipeline, prepared_blocks, releases_together)
+CLOCKS = (_output, account, pipeline, block_run, releases_together)
 SECONDS = 120  # far beyond what any run takes
 
 TABLE = "release people.csv --table sex,region --exact sex --exact region --mu 1 --quiet"

@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 
 from semidp.promise.schema.margins import Totals
 from semidp.promise.schema.schema import StructuralZero
-from semidp.publish.fitting.problem import pose
-from semidp.publish.fitting.real import project
+from semidp.publish.fitting.real import pose, project
 from semidp.publish.fitting.tables import fit_table
 from tests.fit.cases import margins_exact, space_of
 

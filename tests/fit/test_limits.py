@@ -12,8 +12,7 @@ from semidp.errors import InputError
 from semidp.promise.schema.margins import Grid, is_within_view, join, junction_order, meet
 from semidp.promise.schema.schema import StructuralZero, Table
 from semidp.promise.spaces.dataspace import Dataspace, Margin
-from semidp.publish.fitting.problem import Infeasible, pose
-from semidp.publish.fitting.real import project
+from semidp.publish.fitting.real import Infeasible, pose, project
 from semidp.publish.fitting.tables import Fit, fit_table
 from tests.fit.cases import least_loss, margins_exact, schema_of, space_of, totals_of
 

@@ -19,8 +19,7 @@ from semidp.promise.schema.margins import (
     is_within_view,
     junction_order,
 )
-from semidp.publish.fitting.problem import Infeasible, pose
-from semidp.publish.fitting.real import project, water_level
+from semidp.publish.fitting.real import Infeasible, pose, project, water_level
 from semidp.publish.fitting.tables import fit_totals
 from tests.fit.cases import tables_with, totals_of
 

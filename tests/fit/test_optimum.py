@@ -7,9 +7,8 @@ import pytest
 
 from semidp.promise.schema.margins import Chain, Grid, Totals
 from semidp.promise.schema.schema import StructuralZero
-from semidp.publish.fitting.flows import transport
-from semidp.publish.fitting.problem import pose
-from semidp.publish.fitting.real import RealFit, approach
+from semidp.publish.fitting.integer import transport
+from semidp.publish.fitting.real import RealFit, approach, pose
 from semidp.publish.fitting.tables import fit_alike, fit_table, fit_totals
 from tests.fit.cases import all_tables, least_loss, margins_exact, space_of, totals_of
 

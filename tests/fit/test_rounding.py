@@ -11,10 +11,8 @@ from numpy.typing import NDArray
 from semidp.promise.progress import silent
 from semidp.promise.schema.margins import Chain, Grid, View, common_part
 from semidp.publish.fitting import tables
-from semidp.publish.fitting.flows import fit_nested, improve, transport
-from semidp.publish.fitting.problem import Problem, pose
-from semidp.publish.fitting.real import Newton, lagrangian, project
-from semidp.publish.fitting.rounding import round_table, roundable
+from semidp.publish.fitting.integer import fit_nested, improve, round_table, roundable, transport
+from semidp.publish.fitting.real import Newton, Problem, lagrangian, pose, project
 from semidp.publish.fitting.tables import fit_table, fit_totals
 from tests.fit.cases import margins_exact, space_of, tables_with, totals_of
 from tests.fit.test_nested import GRIDS, published

@@ -27,7 +27,7 @@ from semidp.publish import (
 from semidp.publish.statistics.outcomes.group_sums import Estimates
 from semidp.publish.statistics.outcomes.request import binary_outcome
 from semidp.publish.statistics.quantiles import GroupQuantiles
-from semidp.publish.statistics.regression.logistic import LogisticFit
+from semidp.publish.statistics.regression.fits import LogisticFit
 
 Integers = NDArray[np.int64]
 

@@ -22,13 +22,13 @@ from semidp.publish.statistics.outcomes.group_sums import (
     rate_ends,
 )
 from semidp.publish.statistics.outcomes.noise_law import simulate_noise
-from semidp.publish.statistics.regression.linear import (
+from semidp.publish.statistics.regression.fits import (
     LinearFit,
+    LogisticFit,
     Moments,
     regression_mechanism,
     route_values,
 )
-from semidp.publish.statistics.regression.logistic import LogisticFit
 
 CLEAR = Budget.gdp(10**6)
 MOST = 4

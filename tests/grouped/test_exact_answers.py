@@ -29,7 +29,7 @@ from semidp.promise.spaces.adjacency import Ball, Exchange
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.spaces.exchange_blocks import ANSWERED_SUFFIX, Blocks, Records
 from semidp.promise.spaces.witness import enumerate_tables
-from semidp.publish.missing_outcomes import with_missing
+from semidp.publish.plan_changes import with_missing
 
 STEPS = 2
 NONE = STEPS + 1  # the code of no value, after those of 0, 1 and 2

@@ -15,7 +15,7 @@ from semidp.promise.sensitivity.outcome_spaces import outcome_exchange, sum_spac
 from semidp.promise.sensitivity.patterns import Norms
 from semidp.promise.spaces import witness
 from semidp.promise.spaces.exchange_blocks import Blocks
-from semidp.publish.statistics.regression.linear import regression_routes, route_values
+from semidp.publish.statistics.regression.fits import regression_routes, route_values
 
 STEPS = 2
 OUTCOME = Outcome("y", 0, 1, steps=STEPS)

@@ -23,13 +23,13 @@ from semidp.promise.tradeoff.budget import Budget
 from semidp.publish.selection import outcome_mechanism
 from semidp.publish.statistics.outcomes.group_sums import GroupSums
 from semidp.publish.statistics.outcomes.noise_law import About, Confidence, each_level, half_widths
-from semidp.publish.statistics.regression.linear import (
+from semidp.publish.statistics.regression.fits import (
     LinearFit,
+    LogisticFit,
     Moments,
     regression_mechanism,
     route_values,
 )
-from semidp.publish.statistics.regression.logistic import LogisticFit
 
 BUDGETS = (Budget.gdp(1), Budget.zcdp(1), Budget.pure(1), Budget.gdp(4))
 COUNTS = np.array([40, 60, 25, 0])

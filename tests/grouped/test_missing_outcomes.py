@@ -22,7 +22,7 @@ from semidp.promise.schema.schema import Schema, Table
 from semidp.promise.sensitivity.outcome_spaces import outcome_adjacency, sum_space
 from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.dataspace import Dataspace, Margin
-from semidp.publish.missing_outcomes import with_missing
+from semidp.publish.plan_changes import with_missing
 from semidp.publish.recheck import recheck
 
 MU = semidp.Budget.gdp(1)

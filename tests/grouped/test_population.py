@@ -39,14 +39,14 @@ from semidp.publish.statistics.outcomes.noise_law import (
     simulate_noise,
     upper_tail,
 )
-from semidp.publish.statistics.regression.kind import RegressionRequest
-from semidp.publish.statistics.regression.linear import (
+from semidp.publish.statistics.regression.fits import (
     LinearFit,
+    LogisticFit,
     Moments,
     regression_mechanism,
     route_values,
 )
-from semidp.publish.statistics.regression.logistic import LogisticFit
+from semidp.publish.statistics.regression.kind import RegressionRequest
 from semidp.publish.statistics.sums import GroupRequest
 
 FALSE_ALARM = 1e-6

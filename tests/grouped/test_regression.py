@@ -17,8 +17,7 @@ from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.tradeoff.budget import Budget
 from semidp.publish import RegressionRequest
 from semidp.publish.selection import outcome_mechanism
-from semidp.publish.statistics.regression.linear import LinearFit, Moments, route_values
-from semidp.publish.statistics.regression.logistic import LogisticFit
+from semidp.publish.statistics.regression.fits import LinearFit, LogisticFit, Moments, route_values
 
 CLEAR = Budget.gdp(10**7)
 ARM, SEX = Feature("arm", ("c", "d")), Feature("sex", ("f", "m"))

@@ -21,8 +21,9 @@ from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.tradeoff.budget import Budget
 from semidp.publish.selection import outcome_mechanism
-from semidp.publish.statistics.regression.linear import (
+from semidp.publish.statistics.regression.fits import (
     LinearFit,
+    LogisticFit,
     Moments,
     best_combination,
     moment_map,
@@ -31,7 +32,6 @@ from semidp.publish.statistics.regression.linear import (
     regression_routes,
     route_values,
 )
-from semidp.publish.statistics.regression.logistic import LogisticFit
 
 OUTCOME = Outcome("y", 0, 1, steps=100)
 BUDGETS = (Budget.gdp(1), Budget.zcdp("0.5"), Budget.pure(1))

@@ -11,9 +11,9 @@ import pytest
 import semidp
 from semidp.errors import InputError
 from semidp.promise.noise.randomness import SeededRandomness
-from semidp.publish.linked_survey import with_units
 from semidp.publish.plan import LinkedUnits, Plan
 from semidp.publish.sources.linked_records import LinkedData
+from semidp.publish.survey import with_units
 from tests.linked.test_command import ASKED, command, files  # noqa: F401 - a fixture
 from tests.linked.test_release import SEX, homes_and_persons
 

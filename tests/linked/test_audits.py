@@ -22,8 +22,8 @@ from semidp.promise.spaces.adjacency import AdjacencyKind, Ball, Exchange
 from semidp.promise.spaces.dataspace import Margin
 from semidp.promise.spaces.linked import linked_adjacency
 from semidp.promise.tradeoff.budget import Budget
-from semidp.publish.comparisons import naive_cost
 from semidp.publish.linked_mechanism import LinkedMechanism
+from semidp.publish.selection import naive_cost
 from tests.linked.test_agreement import linked
 from tests.linked.test_command import ASKED, command, files  # noqa: F401
 from tests.linked.test_promises import SETTINGS

@@ -20,12 +20,12 @@ from semidp.promise.confidential import reveal
 from semidp.promise.documents import digest, read_document
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.progress import silent
-from semidp.publish.linked_survey import computed_features, with_units
-from semidp.publish.parts import block_run, runners
+from semidp.publish import block_run, runners
 from semidp.publish.plan import AdjacencyChoice, LinkedUnits, Plan
 from semidp.publish.recheck import disagreements
 from semidp.publish.sources.linked_records import LinkedData
 from semidp.publish.statistics.tables import part_steps
+from semidp.publish.survey import computed_features, with_units
 from tests.partitions.conftest import no_report, run_partitioned, unfinished  # noqa: F401
 from tests.partitions.ended_early import ended_and_resumed, sources_in_order
 

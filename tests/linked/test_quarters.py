@@ -24,12 +24,12 @@ from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.spaces.linked import Link, LinkedDataspace, Quarters
 from semidp.promise.tradeoff.budget import Budget
 from semidp.publish.linked_mechanism import LinkedMechanism
-from semidp.publish.linked_survey import with_units
 from semidp.publish.plan import LinkedUnits, Plan
 from semidp.publish.recheck import recheck
 from semidp.publish.results.published_table import FitKind
 from semidp.publish.sources.linked_records import LinkedData
 from semidp.publish.statistics.tables.linked_fitting import fitted_kinds, refuse_unfitted
+from semidp.publish.survey import with_units
 from tests.linked.test_agreement import PLACES, SEX, TENURE, Dense, population
 
 KINDS = Feature("quarters", ["hall", "home", "ward"])

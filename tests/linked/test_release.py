@@ -16,10 +16,10 @@ from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.linked import LinkedDataspace
 from semidp.publish.linked_mechanism import LinkedIntervals
-from semidp.publish.linked_survey import with_units
 from semidp.publish.plan import LinkedUnits, Plan
 from semidp.publish.recheck import recheck
 from semidp.publish.sources.linked_records import LinkedData
+from semidp.publish.survey import with_units
 
 pytestmark = pytest.mark.pictures
 

@@ -13,10 +13,10 @@ from semidp.errors import DataError, InputError, SchemaError
 from semidp.promise.accounting.ledger import Ledger
 from semidp.promise.confidential import reveal
 from semidp.promise.noise.randomness import SeededRandomness
-from semidp.publish.linked_survey import computed_features, with_units
 from semidp.publish.plan import LinkedUnits, Plan
 from semidp.publish.sources.duck_files import aggregated_columns
 from semidp.publish.sources.linked_records import Joining, LinkedData, open_linked
+from semidp.publish.survey import computed_features, with_units
 from tests.linked.test_command import command, files  # noqa: F401 - a fixture
 from tests.linked.test_release import AGES, SEX, homes_and_persons
 

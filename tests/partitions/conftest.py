@@ -12,7 +12,7 @@ import pytest
 from semidp import Budget, Feature, Plan, Release, RunOptions, run
 from semidp.publish import TableRequest, TablesRequest
 from semidp.publish.folders import Unfinished
-from semidp.publish.statistics.tables import separate
+from semidp.publish.statistics.tables import fitting
 
 PATHS = [
     *(("01", "01a", tract) for tract in ("01a1", "01a2", "01a3")),
@@ -71,7 +71,7 @@ def apart(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every part is fitted by itself, as those of large tables are, also where totals cross
     parts.
     """
-    monkeypatch.setattr(separate, "MOST_TOGETHER", 0)
+    monkeypatch.setattr(fitting, "MOST_TOGETHER", 0)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from semidp import Budget, InputError, Ledger, Plan, Release
 from semidp.promise import Series
 from semidp.promise.documents import read_document
 from semidp.promise.noise.randomness import SystemRandomness, Words
-from semidp.publish.parts import runners
+from semidp.publish import runners
 from semidp.publish.recheck import disagreements
 from tests.partitions.conftest import run_partitioned
 

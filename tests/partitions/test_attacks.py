@@ -9,10 +9,9 @@ import pytest
 from semidp import Budget, Feature, InputError, Ledger, Margin, Plan, Refused, Release
 from semidp.promise.documents import read_document
 from semidp.promise.schema.schema import Schema
-from semidp.publish import TableRequest, TablesRequest
+from semidp.publish import TableRequest, TablesRequest, runners
 from semidp.publish import folders as unfinished_folders
 from semidp.publish.folders import Unfinished
-from semidp.publish.parts import runners
 from semidp.publish.recheck import disagreements
 from semidp.publish.sources.opening import open_source
 from tests.partitions.conftest import FEATURES, records, run_partitioned, unfinished

@@ -15,8 +15,8 @@ from semidp import Budget, InputError, Ledger, Release
 from semidp.promise.accounting import ledger as ledger_module
 from semidp.promise.accounting.account import find_disagreement
 from semidp.promise.noise.randomness import SystemRandomness
+from semidp.publish import runners
 from semidp.publish.folders import Unfinished
-from semidp.publish.parts import runners
 from tests.partitions.conftest import plan, run_partitioned
 from tests.partitions.test_unfinished import Fails
 

@@ -18,9 +18,9 @@ from semidp import Budget, BudgetExceeded, InputError, Ledger, Release
 from semidp.cli import run as command
 from semidp.promise.accounting.account import find_disagreement
 from semidp.promise.documents import read_document
+from semidp.publish import block_run, runners
+from semidp.publish import runners as part_tasks
 from semidp.publish.folders import Unfinished, discard_unfinished, is_unfinished
-from semidp.publish.parts import block_run, runners
-from semidp.publish.parts import runners as part_tasks
 from semidp.publish.recheck import disagreements
 from semidp.publish.statistics.parts import STATE, PartTask
 from tests.partitions.conftest import plan, run_partitioned, unfinished

@@ -23,7 +23,7 @@ from semidp.promise.schema.schema import StructuralZero
 from semidp.publish import GroupRequest, TableRequest, TablesRequest
 from semidp.publish.recheck import disagreements
 from semidp.publish.residual_mechanism import ResidualMechanism
-from semidp.publish.statistics.protocol.results import Published
+from semidp.publish.statistics.protocol.requests import Published
 from semidp.publish.statistics.tables.published import PublishedTables
 from tests.partitions.conftest import run_partitioned
 

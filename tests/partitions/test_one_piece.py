@@ -39,13 +39,11 @@ from semidp.publish.statistics.tables.fitting import (
     SettledViews,
     by_size,
     exact_totals,
-    fit_product,
-    nearest_whole,
-)
-from semidp.publish.statistics.tables.separate import (
     fit_at_cut,
     fit_order,
+    fit_product,
     fit_views,
+    nearest_whole,
     needs_joint_fit,
     shares,
     whole_totals,

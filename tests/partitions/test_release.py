@@ -26,8 +26,7 @@ from semidp import (
 from semidp.promise.documents import digest, read_document
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.schema.schema import Schema
-from semidp.publish import GroupRequest, TableRequest
-from semidp.publish.parts import prepared_blocks
+from semidp.publish import GroupRequest, TableRequest, block_run
 from semidp.publish.recheck import disagreements
 from semidp.publish.residual_mechanism import ResidualMechanism
 from semidp.publish.statistics.tables import part_steps
@@ -118,7 +117,7 @@ def test_estimates_are_unbiased_and_vary_as_stated(people, tmp_path: Path) -> No
     from semidp.publish.sources.opening import open_source
 
     with open_source(people) as source:
-        whole_plan = prepared_blocks.prepare_parts(asked, source, "state")
+        whole_plan = block_run.prepare_parts(asked, source, "state")
         parts = [whole_plan.cut.branch(whole_plan.schema, node) for node in range(whole_plan.nodes)]
         asked_for = (["tract", "sex"], ["county", "age"])
         tables = [

@@ -17,8 +17,8 @@ from semidp import Budget, InputError, Ledger, Release
 from semidp.promise.documents import read_document
 from semidp.promise.files import replace_file
 from semidp.promise.noise.randomness import SeededRandomness, SystemRandomness
+from semidp.publish import runners
 from semidp.publish.folders import discard_unfinished, is_unfinished
-from semidp.publish.parts import runners
 from semidp.publish.recheck import disagreements
 from semidp.publish.statistics.parts import STATE
 from semidp.publish.statistics.tables import part_steps

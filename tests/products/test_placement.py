@@ -14,9 +14,9 @@ from semidp.promise.spaces.adjacency import Ball, Exchange
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.spaces.semi_adjacency import semi_adjacency
 from semidp.promise.tradeoff.budget import Budget
-from semidp.publish.comparisons import find_excess_variance, least_total
 from semidp.publish.placement import Objective, Workload
 from semidp.publish.residual_mechanism import ResidualMechanism
+from semidp.publish.selection import find_excess_variance, least_total
 from tests.products.test_joint_costs import ball_moves
 
 

@@ -21,10 +21,10 @@ from semidp.promise.sensitivity.products import product_space
 from semidp.promise.spaces.adjacency import Ball, Exchange
 from semidp.promise.spaces.dataspace import Margin
 from semidp.publish import TableRequest, TablesRequest
-from semidp.publish.comparisons import find_separate_loss
 from semidp.publish.pipeline import RunOptions, calibrate, prepare
 from semidp.publish.placement import Objective
 from semidp.publish.recheck import disagreements
+from semidp.publish.selection import find_separate_loss
 from semidp.publish.statistics.tables.request import list_all_tables
 
 SEXES, AGES, REGIONS = ["f", "m"], ["y", "i", "o"], ["n", "s", "w", "e"]

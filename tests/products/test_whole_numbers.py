@@ -16,7 +16,7 @@ from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.spaces.semi_adjacency import semi_adjacency
 from semidp.publish import TableRequest, TablesRequest
-from semidp.publish.fitting.problem import Infeasible
+from semidp.publish.fitting.real import Infeasible
 from semidp.publish.residual_mechanism import ResidualMechanism
 from semidp.publish.results.published_table import FitKind
 from semidp.publish.statistics.tables.fitting import exact_totals, fit_product

@@ -16,9 +16,8 @@ from semidp.cli import run as command
 from semidp.promise.accounting.ledger import Session
 from semidp.promise.documents import read_document
 from semidp.promise.noise.randomness import SystemRandomness, Words
-from semidp.publish import TableRequest
+from semidp.publish import TableRequest, block_run
 from semidp.publish.folders import Unfinished, is_unfinished
-from semidp.publish.parts import prepared_blocks
 from semidp.publish.recheck import disagreements
 
 PEOPLE = "sex,region,age\n" + "f,n,31\nf,s,42\nm,n,53\nm,s,64\n" * 5
@@ -133,7 +132,7 @@ def test_a_run_that_was_charged_and_measured_nothing_reads_its_records_again(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.MonkeyPatch.context() as full_disk:
-        full_disk.setattr(prepared_blocks, "durable", broken)
+        full_disk.setattr(block_run, "durable", broken)
         assert command(["release", "people.csv", *ASKED, "--seed", "3"]) == 2
     assert charges() == 1
     left = Unfinished.from_notes(here / "release")

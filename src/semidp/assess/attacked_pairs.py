@@ -55,8 +55,7 @@ from semidp.publish.residual_mechanism import ResidualMechanism
 from semidp.publish.selection import AUTO
 from semidp.publish.sources.opening import open_source
 from semidp.publish.sources.reader import Reader
-from semidp.publish.statistics.protocol.requests import Request
-from semidp.publish.statistics.protocol.results import Published
+from semidp.publish.statistics.protocol.requests import Published, Request
 
 
 @dataclass(frozen=True, eq=False)

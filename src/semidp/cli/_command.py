@@ -15,7 +15,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from semidp.errors import InputError
 from semidp.publish.settings import list_settings
-from semidp.publish.statistics.setting import Panel, Shape
+from semidp.publish.statistics.protocol.statistic import Panel, Shape
 from semidp.publish.written_values import is_unicode
 
 

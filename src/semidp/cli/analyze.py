@@ -35,8 +35,7 @@ from semidp.publish.plan import Plan
 from semidp.publish.plan_settings import build_plan
 from semidp.publish.results.texts import errors_text
 from semidp.publish.selection import available, option_name, residual_plan
-from semidp.publish.statistics.protocol.statistic import build_requests
-from semidp.publish.statistics.setting import Chosen
+from semidp.publish.statistics.protocol.statistic import Chosen, build_requests
 
 DEFAULT = Budget.gdp(1)
 """The budget of a proposal where none is given."""

@@ -48,7 +48,7 @@ from semidp.promise.tradeoff.budget import gaussian
 from semidp.promise.tradeoff.function import Tradeoff
 from semidp.promise.tradeoff.polygons import from_profile
 from semidp.publish.plan_settings import read_text
-from semidp.publish.statistics.setting import split_names
+from semidp.publish.statistics.protocol.statistic import split_names
 
 FALSE_ALARMS = (0.05, 0.01)
 """At which rates of false alarms the two curves are compared."""

@@ -31,7 +31,7 @@ from semidp.promise.exact import nonnegative
 from semidp.promise.files import replace_file
 from semidp.publish.plan_settings import build_plan
 from semidp.publish.plotting import encode_picture
-from semidp.publish.statistics.setting import assign_values
+from semidp.publish.statistics.protocol.statistic import assign_values
 
 _SHOWN = 10  # statements of a printed answer
 

@@ -46,7 +46,7 @@ from semidp.publish.presentation import report_words
 from semidp.publish.recheck_results import no_stronger
 from semidp.publish.settings import Given
 from semidp.publish.side_information import change
-from semidp.publish.statistics.setting import split_names
+from semidp.publish.statistics.protocol.statistic import split_names
 
 DEFAULT_TARGET = Fraction(1, 10**10)
 """The delta at which epsilon is reported, unless another is given or stated."""

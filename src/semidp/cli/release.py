@@ -58,8 +58,7 @@ from semidp.publish.settings import DESCRIBING, SPENDING, Given, name_options
 from semidp.publish.signing import Approval
 from semidp.publish.signing import verify as verify_signature
 from semidp.publish.sources.opening import Source, local_paths
-from semidp.publish.statistics.protocol.statistic import build_requests, statistic_settings
-from semidp.publish.statistics.setting import Chosen
+from semidp.publish.statistics.protocol.statistic import Chosen, build_requests, statistic_settings
 
 _SHOWN_FIELDS = 4  # of those that are taken on trust, in print
 DISAGREES = 1

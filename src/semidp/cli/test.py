@@ -24,7 +24,7 @@ from semidp.publish.plotting import png
 from semidp.publish.recheck import load_consistent
 from semidp.publish.results.texts import p_value_text
 from semidp.publish.statistics.odds_ratio.umpu import Alternative
-from semidp.publish.statistics.setting import split_names
+from semidp.publish.statistics.protocol.statistic import split_names
 from semidp.publish.written_values import check_level
 
 

@@ -27,15 +27,14 @@ from semidp.promise.mechanisms.branch_noise import Cut
 from semidp.promise.mechanisms.mechanism import Mechanism
 from semidp.promise.spaces.protection import Protection
 from semidp.promise.tradeoff.budget import Budget
-from semidp.publish.linked_survey import linked_needs
-from semidp.publish.parts.prepared_blocks import PreparedBlocks, prepare_parts
+from semidp.publish.block_run import PreparedBlocks, prepare_parts
 from semidp.publish.pipeline import Prepared, RunOptions, calibrate, open_records, prepare
 from semidp.publish.plan import Plan
 from semidp.publish.resources import ResourceEstimate, estimate_resources, part_needs, size_text
 from semidp.publish.results.columns import Form
 from semidp.publish.selection import with_exact_claim
 from semidp.publish.statistics.protocol.statistic import better, kinds
-from semidp.publish.survey import public_scope
+from semidp.publish.survey import linked_needs, public_scope
 
 
 @dataclass(frozen=True, eq=False)

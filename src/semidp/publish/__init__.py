@@ -1,8 +1,9 @@
 """From a plan to a release.
 
 `pipeline` is the page to read first. `plan` says what to publish, `survey` reads what is public,
-`budgets` and `resources` prepare, `release_value` holds what comes out. `recheck`,
-`side_information` and `signing` are asked of it later; `parts` carries out a release part by part.
+`plan_changes` and `resources` prepare, `release_value` holds what comes out. `recheck`,
+`side_information` and `signing` are asked of it later; `block_run` carries out a release part by
+part, and `runners` holds the work of one part and where it runs.
 """
 
 from semidp.promise.sensitivity.moments import Coding, Design
@@ -21,13 +22,13 @@ from semidp.publish.statistics.odds_ratio.measured_ratio import (
 from semidp.publish.statistics.odds_ratio.umpu import Alternative, Strata, TwoByTwo, UmpuTest
 from semidp.publish.statistics.outcomes.group_sums import GroupSums
 from semidp.publish.statistics.quantiles import QuantileRequest
-from semidp.publish.statistics.regression.kind import RegressionRequest
-from semidp.publish.statistics.regression.linear import (
+from semidp.publish.statistics.regression.fits import (
     LinearFit,
     Moments,
     regression_mechanism,
     route_values,
 )
+from semidp.publish.statistics.regression.kind import RegressionRequest
 from semidp.publish.statistics.sums import GroupRequest
 from semidp.publish.statistics.tables.asked import TableRequest
 from semidp.publish.statistics.tables.request import TablesRequest

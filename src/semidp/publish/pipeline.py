@@ -28,22 +28,30 @@ from semidp.promise.noise.randomness import Randomness, SystemRandomness
 from semidp.promise.progress import Progress, silent
 from semidp.promise.sensitivity.query_space import QuerySpace
 from semidp.promise.tradeoff.function import Tradeoff
-from semidp.publish.budgets import best_answered, calibrate_separately, solve_target_errors
 from semidp.publish.folders import new_folder
-from semidp.publish.linked_survey import linked_records, linked_survey
-from semidp.publish.measured_results import calibrate_request, publish
-from semidp.publish.missing_outcomes import advise_on_missing
 from semidp.publish.plan import Plan
+from semidp.publish.plan_changes import (
+    advise_on_missing,
+    best_answered,
+    calibrate_separately,
+    solve_target_errors,
+)
 from semidp.publish.presentation import AS_USUAL, Presentation, check_installed
 from semidp.publish.release_files import ReleaseFiles, release_files
+from semidp.publish.release_value import calibrate_request, publish
 from semidp.publish.resources import refuse_files, refuse_map, refuse_sheets
 from semidp.publish.results.columns import Form, form_named
 from semidp.publish.side_information import naive_tradeoff, other_guarantee
 from semidp.publish.sources.opening import Source, open_source
 from semidp.publish.statistics.parts import Partition
-from semidp.publish.statistics.protocol.requests import Request, RequestMeasurement, require_budget
-from semidp.publish.statistics.protocol.results import Published, naive_record_tradeoff
-from semidp.publish.survey import lookalikes, survey
+from semidp.publish.statistics.protocol.requests import (
+    Published,
+    Request,
+    RequestMeasurement,
+    naive_record_tradeoff,
+    require_budget,
+)
+from semidp.publish.survey import linked_records, linked_survey, lookalikes, survey
 
 if TYPE_CHECKING:
     from semidp.publish.phases import PairsToCome
@@ -389,7 +397,7 @@ def run_plan(
     is_kept = partition is not None or (how.out is not None and how.ledger is not None)
     if how.resume or is_kept or plan is None:
         # Imported when used: blocks are prepared and charged by the functions of this page.
-        from semidp.publish.parts.block_run import run_blocks
+        from semidp.publish.block_run import run_blocks
 
         return run_blocks(kind, plan, data, how, partition)
     if how.out is None:

@@ -21,12 +21,10 @@ from semidp.promise.schema.features import Feature, Nest, bin_edges, value_text
 from semidp.promise.schema.schema import Schema, toml_document
 from semidp.promise.spaces.dataspace import Margin
 from semidp.promise.tradeoff.budget import Budget
-from semidp.publish.budgets import divide_budget
 from semidp.publish.level_bins import Microdata
-from semidp.publish.linked_survey import computed_features, with_units
-from semidp.publish.missing_outcomes import with_missing
 from semidp.publish.pipeline import RunOptions
 from semidp.publish.plan import LinkedUnits, Plan, read_declarations
+from semidp.publish.plan_changes import divide_budget, with_missing
 from semidp.publish.presentation import AGENCY, Presentation
 from semidp.publish.resources import memory_from
 from semidp.publish.results.columns import Form, form_named
@@ -37,6 +35,7 @@ from semidp.publish.sources.linked_records import LinkedData
 from semidp.publish.sources.opening import Source, open_source
 from semidp.publish.sources.readings import DATES, are_dates, date_bins, months
 from semidp.publish.statistics.protocol.requests import Request
+from semidp.publish.survey import computed_features, with_units
 from semidp.publish.written_values import read_rules
 
 _LONGEST_TEXT = 2**26  # characters of a plan or schema

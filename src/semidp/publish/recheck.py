@@ -18,7 +18,6 @@ from semidp.errors import InputError, SemidpError
 from semidp.promise.documents import read_document
 from semidp.promise.guarantee import Guarantee, Scope
 from semidp.promise.spaces.dataspace import normalize_margins
-from semidp.publish.linked_survey import stated_totals_differ
 from semidp.publish.pipeline import versions
 from semidp.publish.plan import Plan
 from semidp.publish.presentation import AS_USUAL, WORKBOOK
@@ -46,9 +45,9 @@ from semidp.publish.sdmx import STRUCTURE
 from semidp.publish.signing import SIGNATURE, SUMS
 from semidp.publish.sources.opening import Source
 from semidp.publish.statistics.parts import PARTS
-from semidp.publish.statistics.protocol.results import Trust
+from semidp.publish.statistics.protocol.requests import Trust
 from semidp.publish.statistics.protocol.statistic import result_keys
-from semidp.publish.survey import public_scope, read_schema
+from semidp.publish.survey import public_scope, read_schema, stated_totals_differ
 
 _R = TypeVar("_R", bound=ReleaseFiles)
 _READING = (

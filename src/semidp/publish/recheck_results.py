@@ -36,8 +36,7 @@ from semidp.publish.statistics.parts import (
     part_folder,
     part_path,
 )
-from semidp.publish.statistics.protocol.requests import Request
-from semidp.publish.statistics.protocol.results import CLOSE, Published, noise_name
+from semidp.publish.statistics.protocol.requests import CLOSE, Published, Request, noise_name
 
 
 @dataclass(eq=False)

@@ -27,7 +27,6 @@ from semidp.promise.spaces.dataspace import Dataspace
 from semidp.promise.spaces.linked import datasets_from_json
 from semidp.promise.tradeoff.composition import tradeoff_from_json
 from semidp.publish.folders import discard_unfinished, new_folder
-from semidp.publish.measured_results import publish, read_measurements
 from semidp.publish.plan import Plan
 from semidp.publish.presentation import (
     AGENCY,
@@ -37,7 +36,7 @@ from semidp.publish.presentation import (
     check_installed,
 )
 from semidp.publish.recheck_results import Findings
-from semidp.publish.release_value import SOURCES, ReleaseValue
+from semidp.publish.release_value import SOURCES, ReleaseValue, publish, read_measurements
 from semidp.publish.results.columns import METADATA, Columns, Form, StoredFiles, csvw, form_named
 from semidp.publish.results.grids import Section
 from semidp.publish.results.place_maps import MAP, PlaceMap

@@ -1,14 +1,19 @@
 """What a release holds: results, the guarantee and where it came from, and how each is found by its
 name.
 
-Everything in it may be published. Its files are written and read in `release_files`.
+Results are a function of a plan, exact totals, noisy measurements and the whole numbers that were
+fitted to them (`publish`): no data, no side effects. `run` publishes what it has just measured, and
+a release that was loaded what its folder stores when it is first asked for, so that both hold the
+same results. Everything here may be published. Files are written and read in `release_files`.
 """
 
 import contextlib
+import csv
 import hashlib
+import io
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -16,30 +21,143 @@ from typing import Any, Self
 
 import numpy as np
 from attrs import evolve
+from numpy.typing import NDArray
 
 from semidp.errors import InputError, Refused, SemidpError, did_you_mean
 from semidp.promise.guarantee import Guarantee, Scope
 from semidp.promise.mechanisms.mechanism import Mechanism
-from semidp.promise.progress import shorten_text
+from semidp.promise.progress import Progress, shorten_text, silent
+from semidp.promise.sensitivity.query_space import QuerySpace
 from semidp.promise.spaces.adjacency import Adjacency
 from semidp.promise.spaces.dataspace import Datasets, Dataspace, Margin
 from semidp.promise.tradeoff.function import Tradeoff
 from semidp.publish.plan import AdjacencyChoice, Plan, margins_from
 from semidp.publish.plotting import tradeoff_plot
 from semidp.publish.presentation import AS_USUAL, Presentation
-from semidp.publish.results.columns import Form, PublishedColumns
-from semidp.publish.results.published_table import PublishedTable
+from semidp.publish.results.columns import Form, PublishedColumns, StoredFiles
+from semidp.publish.results.published_table import PublishedTable, StoredFit
 from semidp.publish.results.role_columns import Sheet
+from semidp.publish.selection import with_exact_claim
 from semidp.publish.side_information import (
     check_same_records,
     guarantee_under,
     naive_tradeoff,
     other_guarantee,
 )
-from semidp.publish.statistics.parts import Partition, refuse_changed
-from semidp.publish.statistics.protocol.results import Published
-from semidp.publish.statistics.protocol.statistic import PublishedStatistic
+from semidp.publish.statistics.parts import BY_PARTS, Partition, refuse_changed
+from semidp.publish.statistics.protocol.requests import (
+    NOISY,
+    Published,
+    Request,
+    RequestMeasurement,
+    require_budget,
+)
+from semidp.publish.statistics.protocol.statistic import (
+    PublishedStatistic,
+    result_keys,
+    result_readers,
+)
 from semidp.publish.written_values import texts
+
+
+def calibrate_request(plan: Plan, request: Request, space: QuerySpace) -> Mechanism:
+    """Return the mechanism that a plan asks for: with an exact claim where it wants those."""
+    mechanism = request.calibrate(space)
+    if plan.claim is None:
+        return mechanism
+    return with_exact_claim(mechanism, require_budget(request), request.mechanism)
+
+
+def publish(
+    plan: Plan,
+    scope: Scope,
+    measurements: Sequence[RequestMeasurement],
+    counts: Sequence[Sequence[StoredFit]] | None = None,
+    progress: Progress = silent,
+) -> tuple[Published, ...]:
+    """Return the results of all requests of a plan.
+
+    Parameters
+    ----------
+    plan, scope
+        What was asked for, and the exact totals with what follows from them.
+    measurements
+        What was measured of each request.
+    counts
+        The whole numbers of each request's tables, where they were fitted before: nothing is
+        fitted again.
+    progress
+        Told what is going on.
+    """
+    stored: Sequence[Sequence[StoredFit]] = [()] * len(measurements) if counts is None else counts
+    requests = zip(plan.requests, measurements, stored, strict=True)
+    return tuple(
+        measured.publish(request, scope, fits, progress) for request, measured, fits in requests
+    )
+
+
+def read_measurements(
+    document: Mapping[str, Any],
+    plan: Plan,
+    scope: Scope,
+    files: StoredFiles,
+    partition: Partition | None,
+) -> tuple[tuple[RequestMeasurement, ...], tuple[Sequence[StoredFit], ...]]:
+    """Return what was measured of each request of a plan, and the whole numbers of its tables, from
+    release.json and the files of a release.
+    """
+    readers = result_readers()
+    left = [(key, entry) for key in result_keys() for entry in document.get(key, ())]
+    measurements, counts = [], []
+    for request in plan.requests:
+        # Results of one kind may stand in two lists: in that of parts, and in that of what was not
+        # cut.
+        place = [entry["name"] for _, entry in left].index(request.name)
+        key, entry = left.pop(place)
+        if not isinstance(entry["private"], bool):
+            raise ValueError("a measurement is private or not")
+        if (key == BY_PARTS) and partition is None:
+            raise ValueError("a result by parts has parts")
+        fits: Sequence[StoredFit] = ()
+        if key in readers:
+            parts = partition if key == BY_PARTS else None
+            measured, fits = readers[key](entry, request, plan.requests, parts, scope, files)
+        else:
+            measured = _read_statistic(plan, request, entry, scope, files)
+        measurements.append(measured)
+        counts.append(fits)
+    if left:
+        raise ValueError("a release has no more than its plan asks for")
+    return tuple(measurements), tuple(counts)
+
+
+def _read_statistic(
+    plan: Plan,
+    request: Request,
+    entry: Mapping[str, Any],
+    scope: Scope,
+    files: Mapping[str, bytes],
+) -> RequestMeasurement:
+    """Read what was measured of a request for a statistic."""
+    mechanism = calibrate_request(plan, request, request.measured_space(entry, scope))
+    noisy = request.order_noisy(_read_noisy(request.files, files))
+    if noisy.shape != tuple(mechanism.space.shape):
+        raise ValueError("a measurement has as many numbers as its query")
+    return RequestMeasurement(mechanism, mechanism.restore_measurement(noisy, entry["private"]))
+
+
+def _read_noisy(names: Sequence[str], files: Mapping[str, bytes]) -> NDArray[np.int64]:
+    """Read the noisy columns of the files of a request, row by row: the last ones of a file."""
+    rows: list[list[int]] = []
+    for name in names:
+        header, *lines = csv.reader(io.StringIO(files[name].decode()))
+        start = len(header)
+        while start and header[start - 1].startswith(NOISY):
+            start -= 1
+        if start < len(header):
+            rows += [[int(cell) for cell in line[start:]] for line in lines]
+    return np.array(rows, dtype=np.int64)
+
 
 _ALSO_KNOWN = 8  # features whose counts an attacker may know
 SOURCES = "releases"

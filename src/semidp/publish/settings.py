@@ -12,8 +12,13 @@ from typing import Any
 from semidp.errors import InputError, did_you_mean, write_settings
 from semidp.publish.plan import AdjacencyChoice
 from semidp.publish.selection import NAMES
-from semidp.publish.statistics.protocol.statistic import statistic_settings
-from semidp.publish.statistics.setting import Panel, Setting, Shape, name_needed
+from semidp.publish.statistics.protocol.statistic import (
+    Panel,
+    Setting,
+    Shape,
+    name_needed,
+    statistic_settings,
+)
 
 DESCRIBING = (
     Setting(

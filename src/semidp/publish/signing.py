@@ -24,9 +24,9 @@ from semidp.promise.documents import digest, from_json, read_plain
 from semidp.promise.files import may_exist, replace_file
 from semidp.promise.guarantee import Scope
 from semidp.promise.spaces.dataspace import Dataspace
-from semidp.publish.budgets import best_answered, calibrate_separately, solve_target_errors
 from semidp.publish.level_bins import Microdata
 from semidp.publish.plan import Plan
+from semidp.publish.plan_changes import best_answered, calibrate_separately, solve_target_errors
 from semidp.publish.results.published_table import exact_totals
 from semidp.publish.settings import Given, list_file_settings
 from semidp.publish.statistics.parts import refuse_changed

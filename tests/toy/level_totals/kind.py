@@ -3,8 +3,7 @@
 from typing import Any
 
 from semidp.promise.accounting.recorded_queries import QUERIES, RecordedQuery
-from semidp.publish.statistics.protocol.statistic import Kind
-from semidp.publish.statistics.setting import Chosen, Panel, Setting, Shape
+from semidp.publish.statistics.protocol.statistic import Chosen, Kind, Panel, Setting, Shape
 from tests.toy.level_totals.request import LevelTotalRequest
 from tests.toy.level_totals.space import recorded_total
 

@@ -47,8 +47,7 @@ from semidp.promise.schema.schema import Schema
 from semidp.promise.sensitivity.table_spaces import find_possible_cells
 from semidp.promise.spaces.dataspace import Dataspace
 from semidp.publish.residual_mechanism import ResidualMechanism
-from semidp.publish.statistics.protocol.requests import Request
-from semidp.publish.statistics.protocol.results import Published
+from semidp.publish.statistics.protocol.requests import Published, Request
 
 if TYPE_CHECKING:
     from semidp.publish.release_value import ReleaseValue

@@ -54,7 +54,7 @@ from semidp.publish.statistics.distribution.published import (
 )
 from semidp.publish.statistics.outcomes.groups import clipped_text
 from semidp.publish.statistics.outcomes.noise_law import entry_noise_law
-from semidp.publish.statistics.protocol.results import Noise, Published
+from semidp.publish.statistics.protocol.requests import Noise, Published
 from semidp.publish.statistics.protocol.statistic import PublishedStatistic, Sentences
 
 if TYPE_CHECKING:

@@ -53,7 +53,7 @@ from semidp.publish.results.published_table import (
     tables_by_features,
 )
 from semidp.publish.results.texts import error_text, more
-from semidp.publish.statistics.protocol.results import Noise, Published
+from semidp.publish.statistics.protocol.requests import Noise, Published
 from semidp.publish.statistics.tables.linked_published import COMMAND_PREFIX, UNITS_PREFIX
 from semidp.publish.statistics.tables.words import misses_totals
 from semidp.publish.survey import find_semi_adjacency

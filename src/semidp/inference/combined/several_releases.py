@@ -25,7 +25,7 @@ from semidp.promise.sensitivity.table_spaces import find_possible_cells
 from semidp.promise.spaces.dataspace import RECORD, Dataspace
 from semidp.publish.half_widths import INTERVALS_BELOW, LEVEL, half_widths
 from semidp.publish.results.published_table import FitKind, Fitted, PublishedTable
-from semidp.publish.statistics.protocol.results import Published
+from semidp.publish.statistics.protocol.requests import Published
 from semidp.publish.statistics.tables.fitting import fit_product
 
 if TYPE_CHECKING:

@@ -36,7 +36,7 @@ from semidp.promise.schema.margins import (
 )
 from semidp.promise.schema.schema import Schema
 from semidp.promise.spaces.dataspace import Dataspace
-from semidp.publish.fitting.problem import Infeasible
+from semidp.publish.fitting.real import Infeasible
 from semidp.publish.fitting.tables import fit_totals
 
 

@@ -18,13 +18,17 @@ from semidp.promise.exact import plain
 from semidp.promise.schema.features import Feature, Nest, bin_edges
 from semidp.promise.spaces.dataspace import Margin
 from semidp.promise.tradeoff.budget import Budget
-from semidp.publish.budgets import divide_budget, exact_margins
-from semidp.publish.missing_outcomes import with_missing
 from semidp.publish.plan import Plan
+from semidp.publish.plan_changes import divide_budget, exact_margins, with_missing
 from semidp.publish.plan_settings import name_uniquely
 from semidp.publish.statistics.protocol.requests import Request
-from semidp.publish.statistics.protocol.statistic import asking_settings, list_choices
-from semidp.publish.statistics.setting import Chosen, Setting, Shape
+from semidp.publish.statistics.protocol.statistic import (
+    Chosen,
+    Setting,
+    Shape,
+    asking_settings,
+    list_choices,
+)
 
 CONTROL = re.compile(r"([a-z_]+)-(\d{1,3})(?:-([a-z_]+))?")
 """What a control of a card is called in the form: the field that asks, the number of the card, a

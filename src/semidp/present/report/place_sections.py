@@ -13,7 +13,7 @@ from semidp.publish.release_files import ReleaseFiles
 from semidp.publish.results.columns import Columns
 from semidp.publish.results.grids import Section
 from semidp.publish.results.place_maps import PlaceMap
-from semidp.publish.statistics.protocol.results import Published
+from semidp.publish.statistics.protocol.requests import Published
 
 _MOST_BARS = 60
 _NO_VALUE = "#EDEDED"

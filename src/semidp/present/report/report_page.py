@@ -23,7 +23,7 @@ from semidp.publish.presentation import report_words
 from semidp.publish.release_files import ReleaseFiles
 from semidp.publish.results.grids import LISTED_ROWS, Section, first_cells
 from semidp.publish.results.texts import more, name_tradeoff
-from semidp.publish.statistics.protocol.results import Published
+from semidp.publish.statistics.protocol.requests import Published
 
 _LONG = 25  # rows from which on a table is searched
 _MOST_COLUMNS = 8  # of a list that is no wider than the text

@@ -16,10 +16,27 @@ from semidp.errors import InputError, Refused
 from semidp.promise.progress import Progress, silent
 from semidp.promise.schema.margins import Chain, Counts, Grid, Mask, Totals, View
 from semidp.promise.spaces.dataspace import Dataspace
-from semidp.publish.fitting.flows import fit_nested, improve, thresholds, transport
-from semidp.publish.fitting.problem import WORD_BITS, Floats, Problem, pose
-from semidp.publish.fitting.real import RealFit, approach, lagrangian, lagrangians, project
-from semidp.publish.fitting.rounding import can_round, prove, round_table, roundable
+from semidp.publish.fitting.integer import (
+    can_round,
+    fit_nested,
+    improve,
+    prove,
+    round_table,
+    roundable,
+    thresholds,
+    transport,
+)
+from semidp.publish.fitting.real import (
+    WORD_BITS,
+    Floats,
+    Problem,
+    RealFit,
+    approach,
+    lagrangian,
+    lagrangians,
+    pose,
+    project,
+)
 
 TIME_LIMIT = 30.0
 """Seconds after which no further improvement of a fit is started, unless said."""

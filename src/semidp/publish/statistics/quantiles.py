@@ -72,12 +72,15 @@ from semidp.publish.statistics.protocol.requests import (
     require_budget,
 )
 from semidp.publish.statistics.protocol.statistic import (
+    Chosen,
     Kind,
+    Panel,
     PublishedStatistic,
     Sentences,
+    Setting,
+    Shape,
     publish_statistic,
 )
-from semidp.publish.statistics.setting import Chosen, Panel, Setting, Shape
 
 HALF = Fraction(1, 2)
 """The quantile that is chosen unless others are named."""

@@ -19,7 +19,6 @@ from semidp.promise.progress import Progress
 from semidp.promise.sensitivity.outcome_spaces import SumSpace, measured_rows, sum_space
 from semidp.promise.sensitivity.query_space import QuerySpace
 from semidp.promise.spaces.dataspace import Margin
-from semidp.publish.comparisons import naive_loss
 from semidp.publish.results.role_columns import (
     Role,
     RoleColumn,
@@ -29,7 +28,7 @@ from semidp.publish.results.role_columns import (
     noisy_column,
 )
 from semidp.publish.results.texts import p_value_text, scale_text
-from semidp.publish.selection import AUTO
+from semidp.publish.selection import AUTO, naive_loss
 from semidp.publish.sources.reader import Reader, conceal
 from semidp.publish.statistics.outcomes.group_sums import Comparison, Estimates, GroupSums
 from semidp.publish.statistics.outcomes.groups import (
@@ -69,12 +68,15 @@ from semidp.publish.statistics.outcomes.noise_law import About, Intervals
 from semidp.publish.statistics.outcomes.request import Statistic, StatisticRequest, optional_text
 from semidp.publish.statistics.protocol.requests import Forecast
 from semidp.publish.statistics.protocol.statistic import (
+    Chosen,
     Kind,
+    Panel,
     PublishedStatistic,
     Sentences,
+    Setting,
+    Shape,
     publish_statistic,
 )
-from semidp.publish.statistics.setting import Chosen, Panel, Setting, Shape
 
 
 def publish_groups(request: "GroupRequest", found: GroupSums) -> PublishedStatistic:

@@ -74,8 +74,15 @@ from semidp.publish.statistics.protocol.requests import (
     mechanism_name,
     member,
 )
-from semidp.publish.statistics.protocol.statistic import Kind, OtherAnswer, PublishedStatistic
-from semidp.publish.statistics.setting import Chosen, Panel, Setting, Shape
+from semidp.publish.statistics.protocol.statistic import (
+    Chosen,
+    Kind,
+    OtherAnswer,
+    Panel,
+    PublishedStatistic,
+    Setting,
+    Shape,
+)
 
 
 class Answers(StrEnum):

@@ -45,12 +45,15 @@ from semidp.publish.statistics.protocol.requests import (
     require_budget,
 )
 from semidp.publish.statistics.protocol.statistic import (
+    Chosen,
     Kind,
+    Panel,
     PublishedStatistic,
     Sentences,
+    Setting,
+    Shape,
     publish_statistic,
 )
-from semidp.publish.statistics.setting import Chosen, Panel, Setting, Shape
 from semidp.publish.written_values import check_level, text, texts
 
 _SIDES = {

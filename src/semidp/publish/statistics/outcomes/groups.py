@@ -31,7 +31,7 @@ from semidp.publish.statistics.outcomes.request import (
     binary_outcome,
     group_margins,
 )
-from semidp.publish.statistics.setting import Chosen, Panel, Setting, Shape
+from semidp.publish.statistics.protocol.statistic import Chosen, Panel, Setting, Shape
 
 Integers = NDArray[np.int64]
 

@@ -1,5 +1,4 @@
 """Linear and logistic regression of a private outcome on features with exact counts.
 
-`kind` says what is asked for and released, `linear` what is measured; it and `logistic` are the
-fits.
+`kind` says what is asked for and released, `fits` what is measured, and what follows from it.
 """

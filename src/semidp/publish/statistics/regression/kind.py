@@ -74,21 +74,25 @@ from semidp.publish.statistics.protocol.requests import (
     member,
 )
 from semidp.publish.statistics.protocol.statistic import (
+    Chosen,
     Kind,
+    Panel,
     PublishedStatistic,
     Sentences,
+    Setting,
+    Shape,
     publish_statistic,
 )
-from semidp.publish.statistics.regression.linear import (
+from semidp.publish.statistics.regression.fits import (
     LinearFit,
+    LogisticFit,
     Moments,
     gram_matrix,
+    joint_counts,
     noise_covariance,
     regression_mechanism,
     route_values,
 )
-from semidp.publish.statistics.regression.logistic import LogisticFit, joint_counts
-from semidp.publish.statistics.setting import Chosen, Panel, Setting, Shape
 from semidp.publish.written_values import is_number, texts
 
 _MANY_NUMBERS = 20  # levels that are numbers, from which on a factor is taken for a measured one

@@ -29,10 +29,13 @@ from semidp.publish.results.published_table import (
     refuse_contradiction,
 )
 from semidp.publish.statistics.parts import BY_PARTS, Partition, refuse_changed
-from semidp.publish.statistics.protocol.requests import Request, RequestMeasurement, require_budget
-from semidp.publish.statistics.protocol.results import calibrate_named
-from semidp.publish.statistics.protocol.statistic import Kind
-from semidp.publish.statistics.setting import Chosen, Panel, Setting, Shape
+from semidp.publish.statistics.protocol.requests import (
+    Request,
+    RequestMeasurement,
+    calibrate_named,
+    require_budget,
+)
+from semidp.publish.statistics.protocol.statistic import Chosen, Kind, Panel, Setting, Shape
 from semidp.publish.statistics.tables.asked import TableRequest, measurements_stem, with_numbers
 from semidp.publish.statistics.tables.cut_tables import (
     TableBlocks,

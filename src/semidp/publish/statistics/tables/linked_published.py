@@ -39,8 +39,7 @@ from semidp.publish.results.published_table import (
 )
 from semidp.publish.results.texts import error_text
 from semidp.publish.size_agreement import TopCode, add_quarters_feature, assemble_tables
-from semidp.publish.statistics.protocol.requests import Forecast
-from semidp.publish.statistics.protocol.results import mechanism_fields
+from semidp.publish.statistics.protocol.requests import Forecast, mechanism_fields
 from semidp.publish.statistics.tables.asked import TableRequest
 from semidp.publish.statistics.tables.cut_tables import (
     linked_columns,

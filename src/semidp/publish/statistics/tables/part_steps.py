@@ -49,21 +49,23 @@ from semidp.publish.statistics.parts import (
     PartTask,
     part_path,
 )
-from semidp.publish.statistics.protocol.requests import Request, RequestMeasurement
-from semidp.publish.statistics.protocol.results import Published
+from semidp.publish.statistics.protocol.requests import Published, Request, RequestMeasurement
 from semidp.publish.statistics.tables.asked import TablesAsked, measurements_stem
 from semidp.publish.statistics.tables.cut_tables import (
     CutKind,
     TableBlocks,
     residual_columns,
 )
-from semidp.publish.statistics.tables.fitting import fit_product, nearest_whole
-from semidp.publish.statistics.tables.linked_published import PublishedLinked
-from semidp.publish.statistics.tables.published import PublishedTables
-from semidp.publish.statistics.tables.separate import (
+from semidp.publish.statistics.tables.fitting import (
     MOST_TOGETHER,
     CutFit,
     PartFit,
+    fit_product,
+    nearest_whole,
+)
+from semidp.publish.statistics.tables.linked_published import PublishedLinked
+from semidp.publish.statistics.tables.published import PublishedTables
+from semidp.publish.statistics.tables.separate import (
     RowAtCut,
     SeparateTables,
     begin_separate,

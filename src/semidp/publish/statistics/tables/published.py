@@ -18,7 +18,6 @@ from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
 from semidp.promise.progress import Progress
 from semidp.promise.schema.margins import junction_order, maximal
 from semidp.promise.sensitivity.products import product_space
-from semidp.publish.comparisons import find_separate_loss
 from semidp.publish.fitting.tables import fit_table
 from semidp.publish.half_widths import INTERVALS_BELOW, cell_half_widths
 from semidp.publish.residual_mechanism import ResidualMechanism
@@ -32,11 +31,12 @@ from semidp.publish.results.published_table import (
     StoredFit,
     tables_by_features,
 )
+from semidp.publish.selection import find_separate_loss
 from semidp.publish.statistics.parts import BY_PARTS
-from semidp.publish.statistics.protocol.requests import require_budget
-from semidp.publish.statistics.protocol.results import (
+from semidp.publish.statistics.protocol.requests import (
     Trust,
     mechanism_fields,
+    require_budget,
 )
 from semidp.publish.statistics.tables import words
 from semidp.publish.statistics.tables.asked import TableRequest, TablesAsked

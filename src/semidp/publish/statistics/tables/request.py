@@ -252,7 +252,7 @@ class TablesRequest(TablesAsked):
         """Return how the tables are measured at the cut, in each part, and put together; None where
         none of them reaches below the cut.
         """
-        from semidp.publish.statistics.tables import part_steps, separate
+        from semidp.publish.statistics.tables import fitting, part_steps, separate
         from semidp.publish.statistics.tables.part_steps import TablesAtCut
 
         schema = scope.dataspace.schema
@@ -263,9 +263,9 @@ class TablesRequest(TablesAsked):
         if isinstance(mechanism, ResidualMechanism) and not mechanism.space.impossible:
             views = separate.fitted_views(self, schema)
             exact = [total.view for total in exact_totals(mechanism.space)]
-            circles = separate.circles_met(schema.grid, views, exact, cut)
+            circles = fitting.circles_met(schema.grid, views, exact, cut)
             foreseen += separate.foresee_cycles(self, circles, schema)
-            if not separate.needs_joint_fit(schema.grid, views, exact, cut):
+            if not fitting.needs_joint_fit(schema.grid, views, exact, cut):
                 at_cut = TablesAtCut.read(blocks.kinds[0], scope.dataspace, reader)
                 at_cut_names = separate.overview_names(requests, schema, cut)[self.name]
                 stems = [name for name, _ in at_cut_names]

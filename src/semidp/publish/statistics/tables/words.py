@@ -18,7 +18,6 @@ from semidp.promise.guarantee import Scope
 from semidp.promise.mechanisms.mechanism import Mechanism
 from semidp.promise.schema.margins import Totals, View, junction_order, maximal, meet
 from semidp.promise.spaces.dataspace import Dataspace
-from semidp.publish.comparisons import find_excess_variance
 from semidp.publish.half_widths import MOST_CELLS, cell_errors, standard_spread
 from semidp.publish.plotting import loss_plot
 from semidp.publish.presentation import report_words
@@ -46,9 +45,9 @@ from semidp.publish.results.texts import (
     short_text,
     within_text,
 )
+from semidp.publish.selection import find_excess_variance
 from semidp.publish.statistics.parts import BY_PARTS, Part
-from semidp.publish.statistics.protocol.requests import Forecast
-from semidp.publish.statistics.protocol.results import Published
+from semidp.publish.statistics.protocol.requests import Forecast, Published
 from semidp.publish.statistics.tables.asked import TableRequest, measurements_stem
 
 if TYPE_CHECKING:

@@ -39,8 +39,7 @@ from semidp.publish.folders import Unfinished, durable
 from semidp.publish.sources.linked_records import LinkedSource
 from semidp.publish.sources.opening import Source, open_source
 from semidp.publish.statistics.parts import STATE, Part, PartTable, PartTask
-from semidp.publish.statistics.protocol.requests import Request, RequestMeasurement
-from semidp.publish.statistics.protocol.results import Published
+from semidp.publish.statistics.protocol.requests import Published, Request, RequestMeasurement
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
