@@ -22,7 +22,6 @@ from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.schema.features import Feature
 from semidp.promise.schema.outcome import Outcome
 from semidp.promise.schema.schema import Schema, Table
-from semidp.promise.sensitivity.moments import Design
 from semidp.promise.sensitivity.outcome_spaces import sum_space
 from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.dataspace import Dataspace, Margin
@@ -44,6 +43,7 @@ from semidp.publish.statistics.outcomes.noise_law import (
     upper_tail,
 )
 from semidp.publish.statistics.quantiles import GroupQuantiles
+from semidp.publish.statistics.regression.designs import Design
 from semidp.publish.statistics.regression.fits import (
     LinearFit,
     LogisticFit,

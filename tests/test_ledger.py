@@ -39,7 +39,7 @@ from semidp.promise.mechanisms.knorm import KNormMechanism
 from semidp.promise.schema.features import Feature
 from semidp.promise.schema.outcome import Outcome
 from semidp.promise.schema.schema import Schema, StructuralZero, Table
-from semidp.promise.sensitivity.moments import Design, moment_space
+from semidp.promise.sensitivity.moments import moment_space
 from semidp.promise.sensitivity.outcome_spaces import sum_space
 from semidp.promise.sensitivity.table_spaces import sensitivity_space
 from semidp.promise.spaces.adjacency import Ball, Exchange
@@ -48,6 +48,7 @@ from semidp.promise.spaces.witness import datasets
 from semidp.promise.tradeoff.budget import Budget, approximate, gaussian, laplace, zcdp
 from semidp.promise.tradeoff.composition import compose
 from semidp.promise.tradeoff.function import Order, Tradeoff
+from semidp.publish.statistics.regression.designs import Design
 
 SCHEMA = Schema([Feature("sex", "fm"), Feature("region", "nsw")])
 TABLE = Table(SCHEMA, [[1, 2, 3], [4, 5, 6]])

@@ -21,7 +21,7 @@ from semidp.promise.mechanisms.knorm import place_ball
 from semidp.promise.schema.outcome import Outcome
 from semidp.promise.sensitivity.costs import ExchangeCosts
 from semidp.promise.sensitivity.distribution_space import distribution_space
-from semidp.promise.sensitivity.moments import Design, moment_space
+from semidp.promise.sensitivity.moments import moment_space
 from semidp.promise.sensitivity.outcome_spaces import outcome_adjacency, outcome_exchange, sum_space
 from semidp.promise.sensitivity.patterns import Norms
 from semidp.promise.sensitivity.products import product_space
@@ -29,6 +29,7 @@ from semidp.promise.sensitivity.table_spaces import sensitivity_space
 from semidp.promise.spaces.adjacency import Ball, Exchange
 from semidp.promise.spaces.protection import Protection
 from semidp.promise.spaces.semi_adjacency import semi_adjacency
+from semidp.publish.statistics.regression.designs import Design
 
 Cell = tuple[int, ...]
 Records = tuple[Cell, ...]  # sorted: a multiset

@@ -34,7 +34,6 @@ from semidp.promise.noise.randomness import Randomness
 from semidp.promise.schema.features import Feature
 from semidp.promise.schema.outcome import Outcome
 from semidp.promise.schema.schema import Schema, Table
-from semidp.promise.sensitivity.moments import Coding
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.tradeoff.budget import Budget
 from semidp.publish.pipeline import RunOptions, run_plan
@@ -62,6 +61,7 @@ from semidp.publish.statistics.outcomes.request import (
 )
 from semidp.publish.statistics.protocol.requests import Request
 from semidp.publish.statistics.quantiles import QuantileRequest
+from semidp.publish.statistics.regression.designs import Coding
 from semidp.publish.statistics.regression.kind import Model, RegressionRequest
 from semidp.publish.statistics.sums import GroupRequest
 from semidp.publish.statistics.tables.asked import TableRequest

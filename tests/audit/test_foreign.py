@@ -28,12 +28,13 @@ from semidp.cli import run
 from semidp.errors import InputError
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.schema.outcome import Outcome
-from semidp.promise.sensitivity.moments import Design, moment_space
+from semidp.promise.sensitivity.moments import moment_space
 from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.tradeoff.budget import approximate, gaussian
 from semidp.publish import RegressionRequest
 from semidp.publish.results.columns import read_numbers
+from semidp.publish.statistics.regression.designs import Design
 from tests.audit.conftest import snapped
 
 dp.enable_features("contrib")

@@ -13,7 +13,6 @@ from semidp import Budget, Dataspace, Feature, Margin, Outcome, Plan, Schema, Ta
 from semidp.promise import Mechanism, Randomness, outcome_adjacency
 from semidp.promise.mechanisms.mechanism import Measurement
 from semidp.promise.noise.randomness import SystemRandomness
-from semidp.promise.sensitivity.moments import Design
 from semidp.publish import (
     GroupRequest,
     GroupSums,
@@ -27,6 +26,7 @@ from semidp.publish import (
 from semidp.publish.statistics.outcomes.group_sums import Estimates
 from semidp.publish.statistics.outcomes.request import binary_outcome
 from semidp.publish.statistics.quantiles import GroupQuantiles
+from semidp.publish.statistics.regression.designs import Design
 from semidp.publish.statistics.regression.fits import LogisticFit
 
 Integers = NDArray[np.int64]

@@ -11,7 +11,6 @@ from semidp.promise.mechanisms.mechanism import Mechanism
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.schema.outcome import Outcome
 from semidp.promise.schema.schema import Table
-from semidp.promise.sensitivity.moments import Design
 from semidp.promise.sensitivity.outcome_spaces import sum_space
 from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.dataspace import Dataspace, Margin
@@ -22,6 +21,7 @@ from semidp.publish.statistics.outcomes.group_sums import (
     rate_ends,
 )
 from semidp.publish.statistics.outcomes.noise_law import simulate_noise
+from semidp.publish.statistics.regression.designs import Design
 from semidp.publish.statistics.regression.fits import (
     LinearFit,
     LogisticFit,

@@ -10,11 +10,12 @@ import pytest
 from semidp import Dataspace, Exchange, Feature, Margin, Outcome, Schema, Table
 from semidp.assess.worst_moves import worst_move
 from semidp.errors import Refused
-from semidp.promise.sensitivity.moments import Coding, Design, moment_space
+from semidp.promise.sensitivity.moments import moment_space
 from semidp.promise.sensitivity.outcome_spaces import outcome_exchange, sum_space
 from semidp.promise.sensitivity.patterns import Norms
 from semidp.promise.spaces import witness
 from semidp.promise.spaces.exchange_blocks import Blocks
+from semidp.publish.statistics.regression.designs import Coding, Design
 from semidp.publish.statistics.regression.fits import regression_routes, route_values
 
 STEPS = 2

@@ -15,7 +15,6 @@ from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.schema.features import Feature
 from semidp.promise.schema.outcome import Outcome
 from semidp.promise.schema.schema import Schema, Table
-from semidp.promise.sensitivity.moments import Design
 from semidp.promise.sensitivity.outcome_spaces import sum_space
 from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.dataspace import Dataspace, Margin
@@ -23,6 +22,7 @@ from semidp.promise.tradeoff.budget import Budget
 from semidp.publish.selection import outcome_mechanism
 from semidp.publish.statistics.outcomes.group_sums import GroupSums
 from semidp.publish.statistics.outcomes.noise_law import About, Confidence, each_level, half_widths
+from semidp.publish.statistics.regression.designs import Design
 from semidp.publish.statistics.regression.fits import (
     LinearFit,
     LogisticFit,

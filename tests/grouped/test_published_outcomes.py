@@ -31,7 +31,7 @@ from semidp.promise.schema.outcome import Outcome
 from semidp.promise.schema.schema import Schema, Table
 from semidp.promise.sensitivity.answered_space import answered_space
 from semidp.promise.sensitivity.distribution_space import ValueTree, distribution_space
-from semidp.promise.sensitivity.moments import Design, moment_space
+from semidp.promise.sensitivity.moments import moment_space
 from semidp.promise.sensitivity.outcome_moves import OutcomeMoves, find_moves
 from semidp.promise.sensitivity.outcome_spaces import outcome_exchange, sum_space
 from semidp.promise.sensitivity.patterns import Norms
@@ -39,6 +39,7 @@ from semidp.promise.spaces.adjacency import Exchange
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.tradeoff.budget import Budget
 from semidp.publish.plan import Plan
+from semidp.publish.statistics.regression.designs import Design
 
 WARD = [Margin("ward")]
 AGES = Outcome("age", 0, 2, steps=2)

@@ -11,12 +11,13 @@ from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.schema.features import Feature
 from semidp.promise.schema.outcome import Outcome
 from semidp.promise.schema.schema import Schema, Table
-from semidp.promise.sensitivity.moments import Coding, Column, Design, moment_space
+from semidp.promise.sensitivity.moments import Column, moment_space
 from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.tradeoff.budget import Budget
 from semidp.publish import RegressionRequest
 from semidp.publish.selection import outcome_mechanism
+from semidp.publish.statistics.regression.designs import Coding, Design
 from semidp.publish.statistics.regression.fits import LinearFit, LogisticFit, Moments, route_values
 
 CLEAR = Budget.gdp(10**7)

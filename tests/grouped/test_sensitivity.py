@@ -12,10 +12,11 @@ from semidp.errors import Refused
 from semidp.promise.schema.features import Feature
 from semidp.promise.schema.outcome import Outcome
 from semidp.promise.schema.schema import Schema, Table
-from semidp.promise.sensitivity.moments import Coding, Design, moment_space
+from semidp.promise.sensitivity.moments import moment_space
 from semidp.promise.sensitivity.outcome_spaces import outcome_adjacency, sum_space
 from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.dataspace import Dataspace, Margin
+from semidp.publish.statistics.regression.designs import Coding, Design
 
 A, B = Margin("A"), Margin("B")
 

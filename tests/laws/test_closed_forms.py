@@ -24,7 +24,7 @@ from semidp.promise.sensitivity.described_moves import list_exchanges, list_part
 from semidp.promise.sensitivity.distribution_space import distribution_space
 from semidp.promise.sensitivity.exchange_tables import ExchangeTable
 from semidp.promise.sensitivity.linked_products import UnitCosts
-from semidp.promise.sensitivity.moments import Design, moment_space
+from semidp.promise.sensitivity.moments import moment_space
 from semidp.promise.sensitivity.norms import ReleasedTable
 from semidp.promise.sensitivity.orthogonal_parts import Residuals
 from semidp.promise.sensitivity.outcome_moves import OutcomeMoves
@@ -32,6 +32,7 @@ from semidp.promise.sensitivity.outcome_spaces import outcome_exchange, sum_spac
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.spaces.exchange_blocks import Blocks
 from semidp.promise.spaces.linked import Link, LinkedDataspace
+from semidp.publish.statistics.regression.designs import Design
 
 NAMES = "abcd"
 

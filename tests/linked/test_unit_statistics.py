@@ -19,13 +19,14 @@ from semidp.promise.mechanisms.exponential import rank_space
 from semidp.promise.schema.outcome import Outcome
 from semidp.promise.sensitivity.answered_space import answered_space
 from semidp.promise.sensitivity.distribution_space import distribution_space
-from semidp.promise.sensitivity.moments import Design, moment_space
+from semidp.promise.sensitivity.moments import moment_space
 from semidp.promise.sensitivity.outcome_spaces import outcome_adjacency, outcome_exchange, sum_space
 from semidp.promise.sensitivity.products import product_space
 from semidp.promise.sensitivity.table_spaces import sensitivity_space
 from semidp.promise.spaces.adjacency import Ball, Exchange
 from semidp.promise.spaces.protection import Protection
 from semidp.promise.spaces.semi_adjacency import semi_adjacency
+from semidp.publish.statistics.regression.designs import Design
 from tests.linked.test_unit_promise import deepest, feature, names_of
 from tests.linked.towns import FLAT, NESTED, THREE, carried, published
 

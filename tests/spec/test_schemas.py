@@ -15,7 +15,6 @@ from semidp.cli import run
 from semidp.cli.json_schemas import SCHEMAS, bundle_schema, load_schema
 from semidp.promise.accounting import ledger
 from semidp.promise.mechanisms.mechanism import Mechanism
-from semidp.promise.sensitivity.moments import Coding
 from semidp.publish.plan import Plan
 from semidp.publish.results.published_table import FitKind
 from semidp.publish.selection import NAMES
@@ -26,6 +25,7 @@ from semidp.publish.statistics.outcomes.request import Statistic
 from semidp.publish.statistics.protocol.requests import PlanEntry
 from semidp.publish.statistics.protocol.statistic import plan_keys, result_keys
 from semidp.publish.statistics.quantiles import QuantileMechanism
+from semidp.publish.statistics.regression.designs import Coding
 from semidp.publish.statistics.regression.kind import Model
 from tests.spec.json_schema import (
     ANNOTATIONS,

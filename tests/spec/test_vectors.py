@@ -31,7 +31,7 @@ from semidp.promise.noise.distributions import DiscreteGaussian, DiscreteLaplace
 from semidp.promise.schema.features import Feature
 from semidp.promise.schema.outcome import Outcome
 from semidp.promise.schema.schema import Schema, Table
-from semidp.promise.sensitivity.moments import Column, Design, moment_space
+from semidp.promise.sensitivity.moments import Column, moment_space
 from semidp.promise.sensitivity.outcome_spaces import sum_space
 from semidp.promise.sensitivity.products import product_space
 from semidp.promise.sensitivity.table_spaces import sensitivity_space
@@ -53,6 +53,7 @@ from semidp.promise.tradeoff.budget import (
 from semidp.promise.tradeoff.composition import compose
 from semidp.promise.tradeoff.function import Tradeoff
 from semidp.promise.tradeoff.smooth import ZCDP, Gaussian
+from semidp.publish.statistics.regression.designs import Design
 from tests.spec.make_vectors import FILES, FOLDER, make_file
 
 Case = dict[str, Any]

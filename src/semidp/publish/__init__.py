@@ -6,7 +6,6 @@
 part, and `runners` holds the work of one part and where it runs.
 """
 
-from semidp.promise.sensitivity.moments import Coding, Design
 from semidp.publish import plotting as style
 from semidp.publish.fitting.tables import fit_table
 from semidp.publish.residual_mechanism import ResidualMechanism
@@ -22,6 +21,7 @@ from semidp.publish.statistics.odds_ratio.measured_ratio import (
 from semidp.publish.statistics.odds_ratio.umpu import Alternative, Strata, TwoByTwo, UmpuTest
 from semidp.publish.statistics.outcomes.group_sums import GroupSums
 from semidp.publish.statistics.quantiles import QuantileRequest
+from semidp.publish.statistics.regression.designs import Coding, Design
 from semidp.publish.statistics.regression.fits import (
     LinearFit,
     Moments,

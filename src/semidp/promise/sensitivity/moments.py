@@ -1,15 +1,14 @@
 """How far X'y of a regression can be apart while the published counts stay.
 
-A `Design` on categorical features knows its rows z(x) in whole numbers and its X'X as a function of
-published margins: it holds no outcome and draws no noise.
+A `PublicDesign` knows its rows z(x) in whole numbers, and whether published counts fix X'X. It
+holds no outcome and draws no noise.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from fractions import Fraction
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -36,19 +35,6 @@ from semidp.promise.spaces.dataspace import (
 
 LARGEST_DESIGN = 2**18
 """The most combinations of levels that a design may have."""
-INTERCEPT = "intercept"
-"""What the column of ones is called."""
-
-
-class Coding(StrEnum):
-    """How a feature enters a design: its first level is the reference in either coding.
-
-    ``treatment`` has a column for every other level, 1 there and 0 elsewhere; ``effects`` has the
-    same columns with -1 at the reference, so that two levels become -1 and 1.
-    """
-
-    treatment = "treatment"
-    effects = "effects"
 
 
 @dataclass(frozen=True)
@@ -72,7 +58,7 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Design:
+class PublicDesign:
     """The columns of a regression on categorical features.
 
     Parameters
@@ -80,19 +66,15 @@ class Design:
     schema
         The schema that the features belong to.
     columns
-        The columns; `Design.of` builds the usual ones.
+        The columns; `Design` of `publish` builds the usual ones.
 
     Examples
     --------
     >>> from semidp.promise.schema.features import Feature
-    >>> schema = Schema([Feature("arm", ["control", "drug"]), Feature("sex", ["f", "m"])])
-    >>> design = Design.from_schema(
-    ...     schema, ["arm", "sex"], interactions=[("arm", "sex")], coding=Coding.effects
-    ... )
-    >>> design.names
-    ('intercept', 'arm=drug', 'sex=m', 'arm=drug:sex=m')
-    >>> design.rows().tolist()
-    [[1, -1, -1, 1], [1, -1, 1, -1], [1, 1, -1, -1], [1, 1, 1, 1]]
+    >>> schema = Schema([Feature("arm", ["control", "drug"])])
+    >>> ones, drug = Column("ones", (), (Fraction(1),)), Column("drug", ("arm",), (-1, 1))
+    >>> PublicDesign(schema, (ones, drug)).rows().tolist()
+    [[1, -1], [1, 1]]
     """
 
     schema: Schema
@@ -119,58 +101,6 @@ class Design:
                 " features"
             )
 
-    @classmethod
-    def from_schema(
-        cls,
-        schema: Schema,
-        factors: Sequence[str] = (),
-        *,
-        interactions: Iterable[Sequence[str]] = (),
-        scores: Mapping[str, Sequence[Number]] | None = None,
-        coding: Coding = Coding.treatment,
-        intercept: bool = True,
-    ) -> "Design":
-        """Return the design with an intercept, the given features and their interactions.
-
-        The noise of every coefficient grows with the longest row, so keep scores between -1 and 1.
-
-        Parameters
-        ----------
-        schema
-            The schema that the features belong to.
-        factors
-            Features that enter by a column for each level but the first.
-        interactions
-            Sets of factors or scored features whose columns are multiplied.
-        scores
-            Features that enter as one number: the score of each of their levels.
-        coding
-            How factors are coded.
-        intercept
-            Whether the first column is 1 throughout.
-        """
-        numbers = dict(scores or {})
-        both = [name for name in factors if name in numbers]
-        if both:
-            raise InputError(f"feature {both[0]!r} is both a factor and scored: choose one")
-        parts = {name: _factor(schema, name, coding) for name in factors}
-        for name, values in numbers.items():
-            parts[name] = [_score_column(schema, name, values)]
-        columns = [Column(INTERCEPT, (), (Fraction(1),))] if intercept else []
-        columns += [column for part in parts.values() for column in part]
-        for names in interactions:
-            unknown = [name for name in names if name not in parts]
-            if unknown or len(names) < 2:
-                raise InputError(
-                    "an interaction names two or more of the design's features: add their main"
-                    " effects first"
-                )
-            product = parts[names[0]]
-            for name in names[1:]:
-                product = [_product(schema, one, other) for one in product for other in parts[name]]
-            columns += product
-        return cls(schema, tuple(columns))
-
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the columns."""
@@ -191,7 +121,7 @@ class Design:
         """Return `multiplier` times z for each combination of the features' levels, in exact whole
         numbers.
         """
-        columns = [self._over(column, self.features) for column in self.columns]
+        columns = [self._spread_column(column, self.features) for column in self.columns]
         return np.stack(columns, axis=1)
 
     def inhabited_mask(self, dataspace: Dataspace) -> NDArray[np.bool_]:
@@ -232,7 +162,8 @@ class Design:
         >>> from semidp.promise.schema.features import Feature
         >>> from semidp.promise.schema.schema import Table
         >>> table = Table(Schema([Feature("arm", "cd"), Feature("sex", "fm")]), [[5, 5], [5, 5]])
-        >>> design = Design.from_schema(table.schema, ["arm", "sex"])
+        >>> arm, sex = (Column(name, (name,), (0, 1)) for name in ("arm", "sex"))
+        >>> design = PublicDesign(table.schema, (arm, sex))
         >>> design.check_public(Dataspace.from_table(table, [Margin("arm", "sex")]))
         >>> design.check_public(Dataspace.from_table(table, [Margin("arm"), Margin("sex")]))
         Traceback (most recent call last):
@@ -260,118 +191,14 @@ class Design:
                 " the design on the schema of the counts"
             )
 
-    def gram(self, dataspace: Dataspace) -> NDArray[np.object_]:
-        """Return ``multiplier² X'X`` from the published counts, in exact whole numbers; refuse a
-        collinear design.
-
-        >>> from semidp.promise.schema.features import Feature
-        >>> from semidp.promise.schema.schema import Table
-        >>> table = Table(Schema([Feature("arm", "cd")]), [5, 3])
-        >>> Design.from_schema(table.schema, ["arm"]).gram(
-        ...     Dataspace.from_table(table, [Margin("arm")])
-        ... ).tolist()
-        [[8, 3], [3, 3]]
-        """
-        self.check_public(dataspace)
-        return _gram(self, dataspace)
-
-    def moments(self, dataspace: Dataspace) -> NDArray[np.object_]:
-        """Return ``multiplier² X'X`` of a design with public moments, in exact whole numbers."""
-        size = len(self.columns)
-        gram = np.zeros((size, size), dtype=object)
-        for i, one in enumerate(self.columns):
-            for j, other in enumerate(self.columns[: i + 1]):
-                names = _joint_names(self.schema, one, other)
-                counts = np.array(dataspace.n)
-                if names:
-                    counts = dataspace.value(Margin(*names)).counts
-                product = self._over(one, names) * self._over(other, names)
-                moment = int(np.sum(product * counts.astype(object).ravel()))
-                gram[i, j] = moment
-                gram[j, i] = moment
-        return gram
-
-    def check_rank(self, gram: NDArray[np.object_]) -> None:
-        """Refuse columns that are combinations of earlier ones on the records that exist. The
-        elimination is exact.
-        """
-        from flint import fmpq_mat, fmpz_mat
-
-        # Floats cannot tell a tiny pivot from 0, and a collinear design would turn noise into huge
-        # coefficients.
-        reduced, rank = fmpq_mat(fmpz_mat(gram.tolist())).rref()
-        leading = {_first_nonzero(row) for row in reduced.tolist()[:rank]}
-        for k, name in enumerate(self.names):
-            if k not in leading:
-                raise Refused(
-                    f"the design is collinear: on the published counts column {name!r} is a"
-                    " combination of the columns before it (a level without records, say): leave"
-                    " it out"
-                )
-
-    def _over(self, column: Column, names: Sequence[str]) -> NDArray[np.object_]:
+    def _spread_column(self, column: Column, names: Sequence[str]) -> NDArray[np.object_]:
         """Return `multiplier` times a column over the cells of the margin of `names`, flattened."""
         multiples = [int(value * self.multiplier) for value in column.values]
         whole = np.array(multiples, dtype=object)
-        return whole[_labels(self.schema, column.features, names)]
+        return whole[label_cells(self.schema, column.features, names)]
 
 
-def _first_nonzero(row: Sequence[object]) -> int:
-    """Return the position of the first number of a row that is not zero."""
-    return next(position for position, value in enumerate(row) if value)
-
-
-@lru_cache(maxsize=32)
-def _gram(design: Design, dataspace: Dataspace) -> NDArray[np.object_]:
-    """Return X'X and check its rank, once for a design and what is published: exact elimination
-    takes its time.
-    """
-    gram = design.moments(dataspace)
-    design.check_rank(gram)
-    # All callers share the cached array: a change by one would reach the others.
-    gram.setflags(write=False)
-    return gram
-
-
-def _factor(schema: Schema, name: str, coding: Coding) -> list[Column]:
-    levels = schema.restrict([name]).features[0].levels
-    low = Fraction(-1 if coding is Coding.effects else 0)
-    columns = []
-    for code, level in enumerate(levels):
-        if code == 0:
-            continue  # the first level is the one that the others are compared with
-        values = [Fraction(0)] * len(levels)
-        values[0] = low
-        values[code] = Fraction(1)
-        columns.append(Column(f"{name}={level}", (name,), tuple(values)))
-    return columns
-
-
-def _score_column(schema: Schema, name: str, scores: Sequence[Number]) -> Column:
-    levels = schema.restrict([name]).features[0].levels
-    if len(scores) != len(levels):
-        raise InputError(f"feature {name!r} needs a score for each of its {len(levels)} levels")
-    meaning = f"a score of {name!r}"
-    return Column(name, (name,), tuple(exact(score, meaning) for score in scores))
-
-
-def _joint_names(schema: Schema, one: Column, other: Column) -> tuple[str, ...]:
-    """The features of two columns together, in the order of the schema."""
-    both = {*one.features, *other.features}
-    return tuple(name for name in schema.names if name in both)
-
-
-def _product(schema: Schema, one: Column, other: Column) -> Column:
-    names = _joint_names(schema, one, other)
-    parts = []
-    for part in (one, other):
-        values = np.array(part.values, dtype=object)
-        parts.append(values[_labels(schema, part.features, names)])
-    product = parts[0] * parts[1]
-    return Column(f"{one.name}:{other.name}", names, tuple(product))
-
-
-def _labels(schema: Schema, coarse: Sequence[str], fine: Sequence[str]) -> NDArray[np.intp]:
+def label_cells(schema: Schema, coarse: Sequence[str], fine: Sequence[str]) -> NDArray[np.intp]:
     """Return for each cell of the margin of `fine`, flattened, its cell in the coarser margin of
     `coarse`.
     """
@@ -405,7 +232,8 @@ class MomentSpace(OutcomeSpace):
     >>> from semidp.promise.schema.schema import Table
     >>> arms = Table(Schema([Feature("arm", ["control", "treated"])]), [30, 20])
     >>> public = Dataspace.from_table(arms, [Margin("arm")])
-    >>> design = Design.from_schema(arms.schema, ["arm"])
+    >>> ones, treated = Column("ones", (), (1,)), Column("treated", ("arm",), (0, 1))
+    >>> design = PublicDesign(arms.schema, (ones, treated))
     >>> space = moment_space(public, Ball(2), Outcome("score", 0, 1, steps=100), design)
     >>> space.l1, space.l2_squared == (2 * 100) ** 2 * 2
     (400, True)
@@ -415,7 +243,7 @@ class MomentSpace(OutcomeSpace):
     Without it, the columns are measured.
     """
 
-    design: Design
+    design: PublicDesign
     combination: tuple[tuple[Fraction, ...], ...] = ()
 
     method = "longest row of a design with public moments"
@@ -524,7 +352,7 @@ def moment_space(
     dataspace: Datasets,
     adjacency: Adjacency,
     outcome: Outcome,
-    design: Design,
+    design: PublicDesign,
     combination: Sequence[Sequence[Number]] = (),
 ) -> MomentSpace:
     """Return the sensitivity space of X'y, for a design whose moments Σz and X'X are public; refuse
@@ -557,7 +385,7 @@ def moment_space(
 
 
 def _combine_rows(
-    design: Design, combination: Sequence[Sequence[Fraction]]
+    design: PublicDesign, combination: Sequence[Sequence[Fraction]]
 ) -> tuple[NDArray[np.object_], int]:
     """Return C z for each cell as whole numbers over a shared denominator."""
     shared = math.lcm(*(value.denominator for row in combination for value in row))
@@ -576,7 +404,7 @@ def recorded_moments(
     for column in query["columns"]:
         values = tuple(exact(value) for value in column["values"])
         columns.append(Column(column["name"], tuple(column["features"]), values))
-    design = Design(dataspace.schema, tuple(columns))
+    design = PublicDesign(dataspace.schema, tuple(columns))
     return moment_space(
         dataspace, adjacency, recorded_outcome(query), design, query.get("combination", ())
     )

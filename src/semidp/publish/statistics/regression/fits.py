@@ -21,7 +21,7 @@ from semidp.promise.guarantee import Guarantee
 from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
 from semidp.promise.schema.margins import Floats
 from semidp.promise.schema.outcome import Outcome
-from semidp.promise.sensitivity.moments import Design, MomentSpace, moment_space
+from semidp.promise.sensitivity.moments import MomentSpace, moment_space
 from semidp.promise.sensitivity.outcome_spaces import SumSpace, sum_space
 from semidp.promise.spaces.adjacency import Adjacency
 from semidp.promise.spaces.dataspace import Dataspace, Margin, normalize_margins
@@ -35,6 +35,7 @@ from semidp.publish.statistics.outcomes.noise_law import (
     each_level,
     half_widths,
 )
+from semidp.publish.statistics.regression.designs import Design
 
 RouteSpace = SumSpace | MomentSpace
 """A query that X'y follows from."""
@@ -188,7 +189,7 @@ def best_combination(design: Design, dataspace: Dataspace) -> tuple[tuple[Fracti
     returned for a design that is nearly collinear.
 
     >>> from semidp.promise.spaces.adjacency import Ball
-    >>> from semidp.promise.sensitivity.moments import Coding
+    >>> from semidp.publish.statistics.regression.designs import Coding
     >>> from semidp.promise.schema.features import Feature
     >>> from semidp.promise.schema.schema import Schema
     >>> from semidp.promise.schema.schema import Table
@@ -321,7 +322,9 @@ class Moments:
         if self.model is not None:
             return self.model
         assert isinstance(self.space, MomentSpace), "sums by group need a design"
-        return self.space.design
+        design = self.space.design
+        # what a ledger recorded knows its columns alone
+        return design if isinstance(design, Design) else Design(design.schema, design.columns)
 
     @cached_property
     def values(self) -> Floats:

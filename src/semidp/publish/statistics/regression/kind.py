@@ -15,13 +15,7 @@ from semidp.promise.guarantee import Scope
 from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
 from semidp.promise.progress import Progress
 from semidp.promise.schema.outcome import Outcome
-from semidp.promise.sensitivity.moments import (
-    INTERCEPT,
-    Coding,
-    Design,
-    MomentSpace,
-    recorded_moments,
-)
+from semidp.promise.sensitivity.moments import MomentSpace, recorded_moments
 from semidp.promise.sensitivity.outcome_spaces import SumSpace, recorded_sums
 from semidp.promise.sensitivity.query_space import QuerySpace
 from semidp.promise.spaces.dataspace import Margin
@@ -83,6 +77,7 @@ from semidp.publish.statistics.protocol.statistic import (
     Shape,
     publish_statistic,
 )
+from semidp.publish.statistics.regression.designs import INTERCEPT, Coding, Design
 from semidp.publish.statistics.regression.fits import (
     LinearFit,
     LogisticFit,
