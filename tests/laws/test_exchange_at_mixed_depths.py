@@ -421,7 +421,7 @@ def test_what_exchanges_attain_is_the_cost_where_the_moves_are_listed() -> None:
         product = product_space(public, Exchange.from_dataspace(public), [schema.names])
         for view, cost in product.cost.items():
             bound = largest_residual(
-                Blocks.from_dataspace(public), view, 2, product._inhabited_leaves
+                Blocks.from_dataspace(public), view, 2, product.inhabited_leaves
             )
             assert bound <= float(cost) * (1 + 1e-9)
             costs, attained = costs + 1, attained + (bound > 0.999 * float(cost))

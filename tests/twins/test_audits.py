@@ -5,6 +5,7 @@ import pytest
 from semidp.assess.linked_pairs import worst_linked_pair
 from semidp.promise.sensitivity import costs
 from semidp.promise.sensitivity import described_moves as exchange_moves
+from semidp.publish import pipeline
 from semidp.publish.linked_mechanism import LinkedMechanism
 from tests.twins.test_teeth import CLAIMS, WRONG
 
@@ -21,7 +22,7 @@ def test_the_audit_tries_carriers_with_another_leaf(is_wrong, monkeypatch):
     if is_wrong:
         wrong = WRONG["1a"](exchange_moves.list_exchanges)
         monkeypatch.setattr(costs, "list_exchanges", wrong)
-        monkeypatch.setattr(LinkedMechanism, "refuse_false_claim", lambda _: None)
+        monkeypatch.setattr(pipeline, "refuse_false_claim", lambda _: None)
     case = CLAIMS["1a"]()
     assert case.run(case.town, 1).document
     noise = made[-1]

@@ -7,9 +7,10 @@ from fractions import Fraction
 import pytest
 
 import semidp
-from semidp.promise.sensitivity import costs, joint_costs, linked_products
+from semidp.promise.sensitivity import costs, joint_costs
 from semidp.promise.sensitivity import described_moves as exchange_moves
 from semidp.promise.sensitivity.linked_products import MemberCosts, UnitCosts
+from semidp.publish import claim_guard
 from tests.twins.homes import Homes
 from tests.twins.plans import FLAT
 from tests.twins.test_teeth import CLAIMS, TENURE, WRONG
@@ -21,7 +22,7 @@ RECORD = r"\([^()]+\) → \([^()]+\)"
 @pytest.fixture(autouse=True)
 def no_hurry(monkeypatch):
     """What is found does not depend on how busy the machine is."""
-    monkeypatch.setattr(linked_products, "_SECONDS", 60)
+    monkeypatch.setattr(claim_guard, "_SECONDS", 60)
 
 
 def test_residuals_are_searched_together(monkeypatch):

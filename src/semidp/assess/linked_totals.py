@@ -208,7 +208,7 @@ class Lengths:
         other leaves.
         """
         places = []
-        for kept in self.space.kept_leaves:
+        for kept in self.space.inhabited_leaves:
             places.append(np.where(kept, np.cumsum(kept) - 1, -1))
         return places
 

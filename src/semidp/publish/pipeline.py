@@ -28,6 +28,7 @@ from semidp.promise.noise.randomness import Randomness, SystemRandomness
 from semidp.promise.progress import Progress, silent
 from semidp.promise.sensitivity.query_space import QuerySpace
 from semidp.promise.tradeoff.function import Tradeoff
+from semidp.publish.claim_guard import refuse_false_claim
 from semidp.publish.folders import new_folder
 from semidp.publish.plan import Plan
 from semidp.publish.plan_changes import (
@@ -495,7 +496,7 @@ def charge_ledger(
     run of a session only once.
     """
     for mechanism in prepared.mechanisms:
-        mechanism.refuse_false_claim()
+        refuse_false_claim(mechanism)
     if ledger is None:
         return None
     # From these records a ledger computes the charge anew when another release publishes other

@@ -174,7 +174,7 @@ class BranchSpace(ProductSpace):
     lower: frozenset[View]
 
     @property
-    def _inhabited_leaves(self) -> tuple[NDArray[np.bool_], ...]:
+    def inhabited_leaves(self) -> tuple[NDArray[np.bool_], ...]:
         return self.kept
 
     @cached_property
@@ -209,7 +209,7 @@ def branch_space(space: ProductSpace, cut: Cut, node: int) -> BranchSpace | None
         The depth at which it is cut, and the node there.
     """
     chain = cut.chain(space.schema)
-    kept = list(space._inhabited_leaves)
+    kept = list(space.inhabited_leaves)
     kept[cut.axis] = kept[cut.axis][chain.slice_descendants(cut.depth, node, chain.depth)]
     if not kept[cut.axis].any():
         return None
@@ -224,7 +224,7 @@ def families_above(space: ProductSpace, cut: Cut, node: int) -> tuple[int, ...]:
     """Numbers of siblings of a node of the cut and of each of its ancestors, the coarsest first.
     Nodes that can hold no record do not count.
     """
-    held = kept_nodes(cut.chain(space.schema), space._inhabited_leaves[cut.axis], cut.depth)
+    held = kept_nodes(cut.chain(space.schema), space.inhabited_leaves[cut.axis], cut.depth)
     siblings = space.residuals.families(cut.axis, cut.depth)
     # Nodes that can hold no record were trimmed away: count those before the node that can.
     place = int(held[:node].sum())

@@ -85,11 +85,6 @@ class LinkedNoise(Mechanism):
         """The noise of members and of units."""
         return self.members, self.units
 
-    def refuse_false_claim(self) -> None:
-        """Refuse noise if a drawn exchange of members or units costs more than it claims."""
-        for part in self.parts:
-            part.refuse_false_claim()
-
     @property
     def law(self) -> str:
         """The law of the noise: discrete or rounded."""

@@ -313,13 +313,6 @@ class Mechanism(ABC):
             return noisy.astype(np.float64)
         return self.space.project_noisy_values(noisy)
 
-    def refuse_false_claim(self) -> None:  # noqa: B027 - most have nothing to compare
-        """Refuse noise if two datasets of the promise are known that cost more than it claims.
-
-        Nothing is compared here: the norms of single tables are compared with drawn exchanges when
-        they are computed.
-        """
-
     def with_less_noise(self, share: Fraction) -> "Mechanism | None":
         """Return the mechanism with this share of its noise; None where outputs can be drawn
         towards the query.

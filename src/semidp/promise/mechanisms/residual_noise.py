@@ -287,17 +287,6 @@ class ResidualNoise(Mechanism):
         measured = {view: squares[view] for view in space.measured_residuals}
         return cls(space, measured, _cost(space, measured), str(noise["draw"]))
 
-    def refuse_false_claim(self) -> None:
-        """Refuse noise if a drawn exchange costs more than it claims, all residuals together."""
-        cost, pair = self.space.find_worst_exchange(self.sigma2)
-        if cost > float(self.precision) * (1 + 1e-6):  # costs of pairs are in floating point
-            raise Refused(
-                f"the noise of these tables would hide less than is stated ({cost:.4g} instead of"
-                f" {float(self.precision):.4g} in mu squared), so nothing was drawn: {pair} are two"
-                " datasets with the exact totals; this is a fault of semidp, please report it with"
-                " this sentence"
-            )
-
     def under(self, adjacency: Adjacency) -> Guarantee:
         """Return the guarantee of the same noise under another adjacency: the same σ², and the
         costs there.

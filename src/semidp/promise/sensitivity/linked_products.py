@@ -10,7 +10,6 @@ depths of the residual, not of the table that asks for it.
 
 import itertools
 import math
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -25,11 +24,9 @@ from semidp.promise.exact import round_up, sqrt_up
 from semidp.promise.schema.margins import Floats, View, list_axes
 from semidp.promise.schema.schema import Table
 from semidp.promise.sensitivity.costs import BallCosts, ExchangeCosts
-from semidp.promise.sensitivity.described_moves import block_from_view, list_exchanges
 from semidp.promise.sensitivity.joint_costs import JointBound, ResidualGroup, SumOfCosts
 from semidp.promise.sensitivity.orthogonal_parts import Residuals
 from semidp.promise.sensitivity.patterns import Norms
-from semidp.promise.sensitivity.probes import Probes, draw_placements
 from semidp.promise.sensitivity.products import ProductSpace
 from semidp.promise.sensitivity.query_space import QuerySpace
 from semidp.promise.spaces.adjacency import Adjacency
@@ -40,9 +37,6 @@ from semidp.promise.spaces.structure import Structure
 
 _UNIT_SIZE = Fraction(6)  # of size alone: two units go up or down by one
 _SINGLE = 2  # the square of one record that changes
-_MOST_KINDS = 32  # of exchanges that are searched for an expensive one before the charge
-_DRAWS = 1024
-_SECONDS = 0.15
 
 
 @dataclass(frozen=True, eq=False)
@@ -372,82 +366,8 @@ class KindSpace(ProductSpace):
         """Nothing: exchanges are drawn for records of one kind alone."""
         return {}
 
-    def find_worst_exchange(self, sigma2: Mapping[View, Fraction]) -> tuple[float, str]:
-        """Return what the most expensive of some drawn exchanges costs of a noise, and its records
-        in words: members that go to other units or stay, units that gain and lose members, or that
-        change features of their own.
-        """
-        if not sigma2:
-            return 0.0, ""
-        if self.counted == UNIT:
-            return self._find_worst_change_of_units(sigma2)
-        if self.adjacency.protects_groups:
-            return super().find_worst_exchange(sigma2)
-        axes = range(len(self.schema.features))
-        blocks = [block_from_view(margin.view) for margin in self.public.published_totals]
-        kinds = 2 ** sum(map(len, blocks))
-        if self.public.link.protect is not Protect.member or kinds > _MOST_KINDS:
-            # one member of a unit, or one who stays there, is an exchange of the promise as well
-            staying = self._draw_exchanges().keep_axes(self.public.inherited_axes)
-            return self._find_worst(staying, sigma2)
-        worst, until = (0.0, ""), time.monotonic() + _SECONDS
-        for move in list_exchanges(blocks, axes, self.public.inherited_axes):
-            draws = draw_placements(move, self.schema.grid.chains, self._inhabited_leaves, _DRAWS)
-            worst = max(worst, self._find_worst(draws, sigma2))
-            if time.monotonic() > until:
-                break
-        return worst
-
-    def _find_worst_change_of_units(self, sigma2: Mapping[View, Fraction]) -> tuple[float, str]:
-        worst = 0.0, ""
-        if self.public.size_axis is not None:
-            worst = self._find_worst(self._draw_size_changes(self.public.size_axis), sigma2)
-        if self.public.link.protect is Protect.unit:
-            changed = self._draw_exchanges().limit_records(self.public.reach.own_units)
-            derived_changes = changed.keep_axes(self.public.derived_axes)
-            worst = max(worst, self._find_worst(derived_changes, sigma2))
-        return worst
-
-    def _draw_size_changes(self, size: int) -> Probes:
-        """Draw a unit that loses members, and others, all alike, that gain one each.
-
-        Where one member is protected, one moves, or for the ball as many as the promise compares
-        from as many units; the units agree in the exact totals of members. A whole unit may lose
-        all members above the least number.
-        """
-        random, link, reach = np.random.default_rng(0), self.public.link, self.public.reach
-        leaves = [random.choice(np.flatnonzero(kept), (2, _DRAWS)) for kept in self.kept_leaves]
-        one, other = np.moveaxis(np.array(leaves), 0, 2)
-        other = np.where(random.random(other.shape) < 0.7, one, other)
-        lost, times = np.ones(_DRAWS, dtype=np.int64), 1
-        if link.protect is Protect.unit:
-            most = min(link.most - link.least, reach.size_units - 1)
-            lost = random.integers(1, max(most, 1) + 1, _DRAWS)
-        elif self.adjacency.protects_groups:
-            times = min(reach.members, reach.size_units // 2)
-        after, gained = one.copy(), other.copy()
-        after[:, size] -= lost
-        gained[:, size] += 1
-        valid = (after[:, size] >= 0) & (gained[:, size] < len(self.kept_leaves[size]))
-        for axis, depth in self._find_published_places():
-            node_of_leaf = self.schema.grid.chains[axis].find_leaf_ancestors(depth)
-            valid &= node_of_leaf[one[:, axis]] == node_of_leaf[other[:, axis]]
-        signs = times * np.stack([-(lost**0), lost**0, -lost, lost], axis=1)
-        return Probes(np.stack([one, after, other, gained], axis=1)[valid], signs[valid])
-
-    def _find_published_places(self) -> list[tuple[int, int]]:
-        """The features of units in exact totals of members, and how deep they are there."""
-        names = [feature.name for feature in self.public.units.schema.features]
-        places = []
-        for margin in self.public.published_totals:
-            for axis in self.public.inherited_axes & {*list_axes(margin.view)}:
-                name = self.public.schema.features[axis].name
-                if name in names:
-                    places.append((names.index(name), margin.view[axis]))
-        return places
-
     @cached_property
-    def _inhabited_leaves(self) -> tuple[NDArray[np.bool_], ...]:
+    def inhabited_leaves(self) -> tuple[NDArray[np.bool_], ...]:
         """For each feature the leaves that can hold a member or a unit: a level leaves if it has
         neither.
         """
@@ -465,11 +385,6 @@ class KindSpace(ProductSpace):
             kept[axis] = kept[axis].copy()
             kept[axis][level] = True
         return tuple(kept)
-
-    @property
-    def kept_leaves(self) -> tuple[NDArray[np.bool_], ...]:
-        """For each feature the leaves that can hold a member or a unit."""
-        return self._inhabited_leaves
 
     @cached_property
     def impossible(self) -> Mapping[int, NDArray[np.intp]]:

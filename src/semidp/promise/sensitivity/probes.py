@@ -26,7 +26,6 @@ from semidp.promise.schema.margins import (
     list_axes,
     meet,
 )
-from semidp.promise.sensitivity.described_moves import ExchangeMove, MovedRecord
 from semidp.promise.sensitivity.patterns import Norms
 from semidp.promise.spaces.exchange_blocks import Blocks
 from semidp.promise.spaces.structure import Structure
@@ -176,46 +175,6 @@ def residual_squares(
         share = 1 / siblings[parents][:, :, None]
         products *= _pairwise_equal(parents) * (_pairwise_equal(nodes) - share)
     return np.asarray(products.sum(axis=(1, 2)))
-
-
-def draw_placements(
-    move: ExchangeMove, chains: Sequence[Chain], kept: Sequence[Mask], draws: int
-) -> Probes:
-    """Draw leaves for the letters of an exchange that is described over all features; those that
-    break a rule are left out. Some letters take the leaf of another, because exchanges that
-    coincide cost most.
-    """
-    random = np.random.default_rng(0)
-    leaves: dict[str, Nodes] = {}
-    for letter in sorted({letter for record in move.records for letter in _list_letters(record)}):
-        drawn = [random.choice(np.flatnonzero(kept[axis]), draws) for axis in move.axes]
-        leaves[letter] = np.stack(drawn, axis=1)
-        for other in list(leaves)[:-1]:
-            copied = random.random((draws, len(move.axes))) < 0.4
-            leaves[letter] = np.where(copied, leaves[other], leaves[letter])
-    rules = sorted(move.rules, key=lambda rule: (rule.axis, rule.letters, rule.depth))
-    valid = np.ones(draws, dtype=bool)
-    for repair in (True, False):
-        for rule in rules:
-            place = move.axes.index(rule.axis)
-            node_of_leaf = chains[rule.axis].find_leaf_ancestors(rule.depth)
-            first, second = (leaves[letter][:, place] for letter in rule.letters)
-            agrees = node_of_leaf[first] == node_of_leaf[second]
-            if not repair:
-                valid &= agrees == rule.equal
-            elif rule.equal:
-                leaves[rule.letters[1]][:, place] = np.where(agrees, second, first)
-    records = []
-    for record in move.records:
-        for letters in (record.before, record.after):
-            seen = [leaves[letter][:, place] for place, letter in enumerate(letters)]
-            records.append(np.stack(seen, axis=1)[valid])
-    signs = np.tile(np.array([-1, 1]), (int(valid.sum()), len(move.records)))
-    return Probes(np.stack(records, axis=1), signs)
-
-
-def _list_letters(record: MovedRecord) -> tuple[str, ...]:
-    return (*record.before, *record.after)
 
 
 def _pairwise_equal(codes: Nodes) -> Truths:

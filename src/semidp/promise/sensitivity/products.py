@@ -38,11 +38,8 @@ from semidp.promise.sensitivity.orthogonal_parts import (
 )
 from semidp.promise.sensitivity.patterns import Norms
 from semidp.promise.sensitivity.probes import (
-    Probes,
     SelfCheckError,
-    draw_exchanges,
     largest_residual,
-    residual_squares,
 )
 from semidp.promise.sensitivity.query_space import QuerySpace
 from semidp.promise.sensitivity.table_spaces import find_possible_cells, sensitivity_space
@@ -135,7 +132,7 @@ class ProductSpace(QuerySpace):
     @cached_property
     def residuals(self) -> Residuals:
         """The geometry of the nodes that can hold a record."""
-        return Residuals(trim_grid(self.schema.grid, self._inhabited_leaves))
+        return Residuals(trim_grid(self.schema.grid, self.inhabited_leaves))
 
     @cached_property
     def needed_residuals(self) -> tuple[View, ...]:
@@ -213,49 +210,9 @@ class ProductSpace(QuerySpace):
         attained = {}
         for view in self.measured_residuals:
             attained[view] = squared_times * largest_residual(
-                blocks, view, records, self._inhabited_leaves
+                blocks, view, records, self.inhabited_leaves
             )
         return attained
-
-    def find_worst_exchange(self, sigma2: Mapping[View, Fraction]) -> tuple[float, str]:
-        """Return what the most expensive of some drawn exchanges costs of a noise, all residuals
-        together, and its records in words; 0 where none are drawn.
-        """
-        if len(sigma2) > _MOST_CHECKED:
-            return 0.0, ""
-        cost, words = self._find_worst(self._draw_exchanges(), sigma2)
-        return self.costs.times**2 * cost, words
-
-    def _draw_exchanges(self) -> Probes:
-        """Draw exchanges over all features; none where exact totals overlap."""
-        try:
-            blocks = Blocks.from_dataspace(self.dataspace)
-        except Refused:
-            return Probes.empty(len(self.schema.features))
-        records = self.adjacency.by_kind(ball=self.costs.a, exchange=blocks.reach)
-        return draw_exchanges(blocks, self.schema.grid.full).limit_records(records)
-
-    def _find_worst(self, probes: Probes, sigma2: Mapping[View, Fraction]) -> tuple[float, str]:
-        """Return what the most expensive of some exchanges costs, and its records in words."""
-        grid, costs = self.schema.grid, np.zeros(len(probes.signs))
-        for view, square in sigma2.items():
-            squares = residual_squares(grid.chains, probes, grid.full, view, self._inhabited_leaves)
-            costs += squares / float(square)
-        if not costs.any():
-            return 0.0, ""
-        worst, words = int(costs.argmax()), []
-        for place in range(0, len(probes.signs[worst]), 2):
-            often = int(probes.signs[worst][place + 1])
-            old, new = (self._name_record(leaves) for leaves in probes.nodes[worst][place:][:2])
-            if old != new:
-                words.append(f"{old} → {new}" if often == 1 else f"{often} times {old} → {new}")
-        return float(costs[worst]), ", ".join(words)
-
-    def _name_record(self, leaves: Sequence[int]) -> str:
-        levels = [
-            each.levels[leaf] for each, leaf in zip(self.schema.features, leaves, strict=True)
-        ]
-        return f"({', '.join(levels)})"
 
     @cached_property
     def result_cache(self) -> dict[object, Any]:
@@ -300,7 +257,7 @@ class ProductSpace(QuerySpace):
         """Digest of the levels of some features that can hold a record."""
         digest = hashlib.sha256()
         for axis in axes:
-            kept = self._inhabited_leaves[axis]
+            kept = self.inhabited_leaves[axis]
             names = "\0".join(self.schema.features[axis].names)
             digest.update(f"{names}\0{len(kept)}\0".encode())
             digest.update(np.packbits(kept).tobytes())
@@ -341,7 +298,7 @@ class ProductSpace(QuerySpace):
         chains = self.schema.grid.chains
         nodes = []
         for axis in list_axes(view):
-            nodes.append(kept_nodes(chains[axis], self._inhabited_leaves[axis], view[axis]))
+            nodes.append(kept_nodes(chains[axis], self.inhabited_leaves[axis], view[axis]))
         return np.ix_(*nodes)
 
     def values(self, table: Table) -> NDArray[np.int64]:
@@ -427,7 +384,7 @@ class ProductSpace(QuerySpace):
         """
         numbers: dict[object, int] = {}
         kinds = []
-        for chain, kept in zip(self.schema.grid.chains, self._inhabited_leaves, strict=True):
+        for chain, kept in zip(self.schema.grid.chains, self.inhabited_leaves, strict=True):
             kinds.append(numbers.setdefault((chain, kept.tobytes()), len(numbers)))
         return kinds
 
@@ -577,7 +534,7 @@ class ProductSpace(QuerySpace):
         return np.asarray(np.concatenate(parts) * squared_scales)
 
     @cached_property
-    def _inhabited_leaves(self) -> tuple[NDArray[np.bool_], ...]:
+    def inhabited_leaves(self) -> tuple[NDArray[np.bool_], ...]:
         """For each feature, the leaves that can hold a record."""
         structure = Structure.from_dataspace(self.dataspace)
         full = self.schema.grid.full

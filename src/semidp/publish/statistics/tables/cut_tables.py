@@ -277,7 +277,7 @@ class CutKind:
         """
         chain = self.cut.chain(self.schema)
         depth = view[self.cut.axis]
-        held = kept_nodes(chain, space._inhabited_leaves[self.cut.axis], depth)
+        held = kept_nodes(chain, space.inhabited_leaves[self.cut.axis], depth)
         below = chain.slice_descendants(self.cut.depth, node, depth)
         start = int(held[: below.start].sum())
         stop = start + int(held[below].sum())
