@@ -31,7 +31,7 @@ def write_sheet(rows: list[list[Any]], merged: str = "") -> None:
 
 def follow_advice(said: str) -> list[list[str]]:
     """Return the words that a refusal advises, one list for each choice."""
-    advised = re.search(r"(?:give|rows out with) (.*?)(?:, or .*)?$", said)
+    advised = re.search(r"(?:give|rows out with) (.*?)(?:, or .*| in place of .*)?$", said)
     assert advised, said
     return [shlex.split(choice) for choice in re.split(r" or (?=--)", advised[1])]
 

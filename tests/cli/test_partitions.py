@@ -84,7 +84,7 @@ def test_discard_removes_and_does_nothing_else(
     assert not (tmp_path / "rel").exists()
     assert not list(tmp_path.glob(".semidp-*"))
     said = one_sentence(here("discard", "rel"))
-    assert said == "semidp: there is no unfinished rel to discard"
+    assert said == "semidp: there is no unfinished release at rel: nothing to discard"
 
 
 def test_discard_for_machines(here: Semidp, people: Path, monkeypatch) -> None:

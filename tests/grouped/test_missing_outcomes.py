@@ -274,7 +274,7 @@ def test_the_command_and_its_refusals(tmp_path: Path, capsys: pytest.CaptureFixt
             ["--missing", "pay=ignore"],
             "missing values of 'pay' are refuse, private or exact, not 'ignore'",
         ),
-        (["--missing", "age=exact"], "nothing of 'age' is published by groups"),
+        (["--missing", "age=exact"], "leave --missing age=exact out"),
         (["--missing", "pay=exact", "--read-as", "pay=month"], "is read in a way of its own"),
     ):
         assert command([*words, *wrong, "--out", str(tmp_path / "no")]) == 2

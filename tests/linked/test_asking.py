@@ -135,7 +135,7 @@ def test_the_command_takes_the_prefix(files, capsys):  # noqa: F811
     assert "mu" in plan
     code, out, err = command(f"{plain} --set share=units:tables=3 --rho 1 --out second", capsys)
     assert code == 0, err
-    assert "25% of it for members" in out
+    assert "25% of the budget goes to members" in out
     (files / "plan.json").write_text(
         json.dumps({key: value for key, value in plan.items() if key != "mu"})
     )

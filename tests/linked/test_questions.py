@@ -252,7 +252,7 @@ def test_areas_count_one_kind(release):
 
 def test_tests_and_models_of_both_kinds(release):
     # members of one unit may be alike, and an exact test would not know
-    with pytest.raises(Refused, match="members for independent of each other, and one"):
+    with pytest.raises(Refused, match="members are independent, but one"):
         release.test("sex", "age", randomness=SeededRandomness(3))
     offered = model(release, "~ sex * age", against="~ sex + age")
     assert 0 < offered.against.p_value <= 1

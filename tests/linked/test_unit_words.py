@@ -27,7 +27,7 @@ ASKED = (
 )
 # m = 6, least 1, one exact total of units, none of members
 NUMBERS = {"own": 2, "size": 7, "derived": 8}
-SHORT = "own features of 2, own features or size of 7"
+SHORT = "at most 7 of these homes in their own features or size, 2 in their own features"
 LONG = (
     "at most 12 members and 8 homes, at most 7 of these homes in their own features or their size,"
     " and at most 2 in their own features"

@@ -239,8 +239,8 @@ def test_show_lists_what_is_taken_on_trust(
     assert command(["show", str(folder)]) == 0
     words = capsys.readouterr().out
     assert (
-        "on trust   what nothing here confirms is the word of whoever made this folder, which is"
-        " not verified:" in words
+        "on trust   nothing here confirms the following; it is the unverified word of whoever made"
+        " this folder:" in words
     )
     assert "- the noisy values: that they were drawn from the records" in words
     assert command(["show", str(folder), "--format", "json"]) == 0

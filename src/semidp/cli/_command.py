@@ -211,6 +211,8 @@ def refuse_old_spellings(program: Any, arguments: Sequence[str]) -> None:
                 f"semidp test asks a release and takes no {option}: the private test of data is"
                 " semidp release DATA --odds-ratio ROWS,COLUMNS[,STRATA]"
             )
+        if command.name == "microdata":
+            moved["--read-as"] = rows["read_as"]
         takes_settings = any("--set" in each.opts for each in command.params)
         if takes_settings and option in moved:
             row = moved[option]

@@ -130,7 +130,7 @@ class Options:
         for name, written in self._merge_aliases().items():
             values[name] = _read_option(rows[name], written)
         texts: dict[str, list[str]] = {}
-        allowed = {*self._names, *BEHIND} - {"set", "plan", "format", "quiet"}
+        allowed = {*self._names, *BEHIND, "read_as"} - {"set", "plan", "format", "quiet"}
         if "out" in self._names:
             allowed |= {name for name, row in rows.items() if row.panel is None}
         for entry in self._written.get("set", ()):

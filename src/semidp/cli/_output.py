@@ -33,6 +33,7 @@ from semidp.promise.spaces.adjacency import Adjacency
 from semidp.promise.tradeoff.function import Tradeoff
 from semidp.publish.pipeline import charge_note, charge_told
 from semidp.publish.settings import name_options
+from semidp.publish.sources.conditions import quote_column
 from semidp.publish.sources.contract import mask_passwords
 
 _OPTION = "--log"
@@ -405,15 +406,15 @@ def progress_bar(quiet: bool = False) -> Iterator[Progress]:
 
 
 HINTS = {
-    "levels": "--levels {first}=a,b or --schema FILE, --exact {first}, or --levels-from-data",
+    "levels": "⟨levels {first}=a,b⟩ or --schema FILE, ⟨exact {first}⟩, or --levels-from-data",
     "nested levels": (
-        "--schema FILE with a tree or a lookup, --exact {first}, or --levels-from-data"
+        "--schema FILE with a tree or a lookup, ⟨exact {first}⟩, or --levels-from-data"
     ),
     "repeated names": '--schema FILE with nest and names = "repeat" for {all}',
-    "margin": "--exact {all}",
+    "margin": "⟨exact {all}⟩",
     "adjacency": "--adjacency N",
-    "bounds": "--bounds {first}=0,100",
-    "grid": "--set grid={first}=100",
+    "bounds": "⟨bounds {first}=0,100⟩",
+    "grid": "⟨grid {first}=100⟩",
     "table": "--table a,b",
     "group": "--group a",
     "factors": "--on a,b",
@@ -422,13 +423,13 @@ HINTS = {
     "from": "--from TABLE",
     "sheet": "--from SHEET",
     "declared levels": (
-        "--levels {first}=a,b names all of them, in the letters and capitals of the data; codes of"
+        "⟨levels {first}=a,b⟩ names all of them, in the letters and capitals of the data; codes of"
         " missing values are --set na=NA,-9"
     ),
-    "bins": "--bins {first}=,0,18, has no lower and no upper end",
+    "bins": "⟨bins {first}=,0,18,⟩ has no lower and no upper end",
     "null level": (
-        "--set null_level={first}=unknown, with --levels {first}=a,b or --bins {first}=0,18,65;"
-        " --where '{first} IS NOT NULL' leaves out all rows without it, such as totals; fill merged"
+        "⟨null_level {first}=unknown⟩, with ⟨levels {first}=a,b⟩ or ⟨bins {first}=0,18,65⟩;"
+        " ⟨where {column} IS NOT NULL⟩ leaves out all rows without it, such as totals; fill merged"
         " cells in first"
     ),
     "empty": "--set allow_empty=true",
@@ -448,12 +449,15 @@ def append_hint(error: SemidpError) -> str:
 
     >>> append_hint(SemidpError("a(t) is not known: give a", needs="adjacency"))
     'a(t) is not known: give a (--adjacency N)'
+    >>> append_hint(SemidpError("they overlap", needs="margin", names=("age class", "sex")))
+    "they overlap (--exact 'age class,sex')"
     """
     sentence, hint = name_options(error.message), HINTS.get(error.needs)
     if hint is None:
         return sentence
     first = error.names[0] if error.names else ""
-    return f"{sentence} ({hint.format(first=first, all=','.join(error.names))})"
+    named = hint.format(first=first, all=",".join(error.names), column=quote_column(first))
+    return f"{sentence} ({name_options(named)})"
 
 
 def check_picture(path: Path | None) -> None:

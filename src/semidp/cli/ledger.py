@@ -125,7 +125,7 @@ def _print(book: Ledger, printing: o.Printing, target: Fraction | None) -> None:
         kind = f"; for {pairs}"
     rows = [
         ("budget", str(book.account().budget)),
-        ("under", f"{document['invariant'] or 'nothing charged yet'}{kind}"),
+        ("exact", f"{document['invariant'] or 'set by the first charge'}{kind}"),
     ]
     for charge in document["charges"]:
         fixed = f" (cannot be recomputed: {charge['fixed']})" if charge["fixed"] else ""
@@ -138,7 +138,7 @@ def _print(book: Ledger, printing: o.Printing, target: Fraction | None) -> None:
     rows += _list_unclaimed(document["unclaimed"])
     if document["spent"]:
         # The paper's other order is never better; it shows what the order is worth.
-        first = f"(had composition come first: {document['composition_first']})"
+        first = f"(if added up for one record first: {document['composition_first']})"
         rows.append(("spent", f"{document['spent']} {first}"))
     print_rows(rows)
 

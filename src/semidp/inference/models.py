@@ -436,8 +436,9 @@ def model(
     counts, noise = _cells(measured, names)
     if asked.response and len(levels[asked.response]) != 2:
         raise InputError(
-            f"the response of a logistic model has two levels, and {asked.response} has another"
-            " number"
+            f"{asked.response} has {count_noun(len(levels[asked.response]), 'level')}, and the"
+            " response of a logistic model has two: ask a log-linear model, such as"
+            f" '~ {' + '.join(names)}'"
         )
     inhabited = _find_inhabited(release, measured, asked)
     if not inhabited.any():

@@ -136,7 +136,7 @@ class DryRun:
             rows += [*_uses(prepared, seen), *adjacency]
             if seen.document["announced"] is not None:
                 announced = stated_text(seen.document, "announced")
-                rows.append(("announced", f"{announced} if the exact totals were forgotten"))
+                rows.append(("announced", f"{announced}, if the exact totals were ignored"))
             rows += [("otherwise", sentence) for sentence in seen.document["otherwise"]]
         rows += _compare_one_record(prepared)
         space = f"{size_text(self.needs.memory)} of memory, {size_text(self.needs.disk)} of disk"

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from semidp.errors import name_keywords
 from semidp.promise.noise.randomness import Randomness, SystemRandomness
 from semidp.promise.progress import Progress, facts, silent
 from semidp.publish.release_files import ReleaseFiles
@@ -37,6 +38,11 @@ class Release(ReleaseFiles):
     >>> release.private, release.guarantee.adjacency.a, [table.name for table in release.tables]
     (True, 2, ['table'])
     """
+
+    def __str__(self) -> str:
+        from semidp.present.report.sentences import summary
+
+        return name_keywords(summary(self))
 
     def estimate(self, weights: Mapping[str, "ArrayLike"]) -> tuple[float, float]:
         """Return a weighted sum of estimated cells, across tables, and its exact standard error

@@ -4,6 +4,7 @@ spend.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 from attrs import evolve
@@ -55,10 +56,25 @@ def describe_series(account: SeriesAccount) -> dict[str, Any]:
     if following is not None:
         name, left = format_period(following, unit), account.remaining(following)
         counting = ", ".join(map(str, account.counting_with(following)))
-        may = "nothing" if left is None else str(left)
+        may = "nothing" if left is None else str(round_budget_down(left))
         also = f"; {counting} still count" if counting else ""
         document |= {"next_period": name, "next": f"{name} may spend {may}{also}"}
     return document
+
+
+def round_budget_down(budget: Budget) -> Budget:
+    """Return a budget that can be typed: at most five decimals where its own text is long.
+
+    >>> print(round_budget_down(Budget.gdp(Fraction(2, 3))), round_budget_down(Budget.gdp("0.5")))
+    mu = 0.66666 (Gaussian DP) mu = 0.5 (Gaussian DP)
+    """
+    keys = budget.keys()
+    if len(keys) > 1:
+        return budget
+    ((name, text),) = keys.items()
+    short = Fraction(int(Fraction(text) * 10**5), 10**5)
+    shown = text if short == 0 or ("/" not in text and len(text) < 12) else plain(short)
+    return Budget.from_plan_keys({name: shown}) or budget
 
 
 def _list_counted(account: SeriesAccount) -> Iterator[str]:

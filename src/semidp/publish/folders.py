@@ -413,7 +413,7 @@ def lasting_folder(
                 f"an earlier run has left {path} unfinished: finish it, or discard what it has left"
             )
         if resume and left is None:
-            raise InputError(f"there is no unfinished {path} to go on with")
+            raise InputError(f"there is no unfinished release at {path}: nothing to resume")
         if left is None:
             _remove_unfinished(path)
             left = Unfinished.new(path)
@@ -458,11 +458,12 @@ def discard_unfinished(
 
     >>> discard_unfinished("nowhere/release")
     Traceback (most recent call last):
-    semidp.errors.InputError: there is no unfinished nowhere/release to discard
+    semidp.errors.InputError: there is no unfinished release at nowhere/release: nothing\
+ to discard
     """
     path = Path(path)
     if not is_unfinished(path):
-        raise InputError(f"there is no unfinished {path} to discard")
+        raise InputError(f"there is no unfinished release at {path}: nothing to discard")
     with plain_errors(path), claim_destination(path, timeout=PATIENCE):
         noted = _read_note(notes_path(path))
         before(noted)

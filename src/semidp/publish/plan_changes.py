@@ -330,10 +330,10 @@ def with_missing(plan: Plan, choices: Mapping[str, str]) -> Plan:
     try:
         return _apply_choices(plan, choices)
     except _Unsuited as error:
-        advice = _write_choices(plan, error.source)
+        source, choice = error.source, choices[error.source]
         raise InputError(
-            f"missing values of {error.source!r} cannot be {choices[error.source]} in"
-            f" {error.request.name}: give {advice}"
+            f"missing values of {source!r} cannot be {choice} in {error.request.name}: give"
+            f" {_write_choices(plan, source)} in place of ⟨missing {source}={choice}⟩"
         ) from None
 
 
@@ -370,7 +370,7 @@ def _apply_choices(plan: Plan, choices: Mapping[str, str]) -> Plan:
             requests.append(_private(request, source))
         else:
             requests.append(_exact(request, column, source, readings))
-    _refuse_unknown(choices, used)
+    _refuse_unknown(choices, used, plan)
     answers = [name for name, how in readings.items() if how == ANSWERED]
     declared = {feature.name for feature in plan.features}
     features = [Feature(name, ANSWERS) for name in answers if name not in declared]
@@ -445,15 +445,19 @@ def _exact(request: Request, column: str, source: str, readings: dict[str, str])
     return among
 
 
-def _refuse_unknown(choices: Mapping[str, str], used: set[str]) -> None:
+def _refuse_unknown(choices: Mapping[str, str], used: set[str], plan: Plan) -> None:
     for column, choice in choices.items():
         if choice not in CHOICES:
             raise InputError(
-                f"missing values of {column!r} are refuse, private or exact, not {choice!r}"
+                f"missing values of {column!r} are refuse, private or exact, not {choice!r}; to"
+                f" drop their records, give ⟨where {quote_column(column)} IS NOT NULL⟩ instead"
             )
         if column not in used:
             columns = sorted(used - {""})
+            others = ""
+            if column in plan.names:
+                others = f" (for a feature, ⟨null_level {column}=unknown⟩ counts missing values)"
             raise InputError(
-                f"nothing of {column!r} is published by groups{did_you_mean(column, columns)}:"
-                " missing values are those of a private outcome"
+                f"{column!r} is not the private column of a statistic"
+                f"{did_you_mean(column, columns)}: leave ⟨missing {column}={choice}⟩ out{others}"
             )

@@ -626,7 +626,7 @@ def name_options(message: str) -> str:
     def write(name: str, value: str | None) -> str:
         row = rows.get(name)
         if row is not None and row.panel is None:
-            return f"--set {name}={value or '…'}"
+            return f"--set {_quote_word(f'{name}={value}') if value else f'{name}=…'}"
         option = f"--{name.replace('_', '-')}" if row is None else row.option
         return option if value is None else f"{option} {_quote_word(value)}"
 
@@ -634,13 +634,17 @@ def name_options(message: str) -> str:
 
 
 def _quote_word(text: str) -> str:
-    """Quote a word for a shell; text in quotes of SQL is read more easily in double ones.
+    r"""Quote a word for a shell; text in quotes of SQL is read more easily in double ones.
 
     >>> print(_quote_word("region <> 'Total'"))
     "region <> 'Total'"
+    >>> print(_quote_word("\"the region\" <> 'Total'"))
+    "\"the region\" <> 'Total'"
     """
-    double = "'" in text and not set(text) & set('"$`\\!')
-    return f'"{text}"' if double else shlex.quote(text)
+    if "'" not in text or set(text) & set("$`\\!"):
+        return shlex.quote(text)
+    escaped = text.replace('"', '\\"')
+    return f'"{escaped}"'
 
 
 def read_assignment(entry: str, allowed: Collection[str]) -> tuple[Setting, str]:

@@ -69,12 +69,15 @@ def _bins(edges: Iterable[Number] | None) -> tuple[Any, ...] | None:
     return None if edges is None else tuple(edges)
 
 
-HOW_NUMBERS = (
-    "write numbers as 1200, 12.5 or 1e3, without separators, percent signs and units, and a missing"
-    " one as nothing; or say how they are written (⟨read_as COLUMN=1.234,5⟩)"
-)
-"""What to do about values such as 1,200 or 12% or n/a; to leave their records out would change
-exact counts."""
+def advise_numbers(column: str) -> str:
+    """Return what to do about values such as 1,200 or 12% or n/a; to leave their records out would
+    change exact counts.
+    """
+    return (
+        "write numbers as 1200, 12.5 or 1e3, without separators, percent signs and units, and leave"
+        f" missing ones empty; or say how numbers are written (⟨read_as {column}=1.234,5⟩), or which"
+        " codes stand for missing values (⟨na NA,-9⟩)"
+    )
 
 
 def missing_value(name: str) -> DataError:
@@ -434,7 +437,8 @@ class Feature:
             numbers = values.astype(float)
         if numbers is None:
             raise DataError(
-                f"feature {self.name!r} has bins but its values are not all numbers: {HOW_NUMBERS}"
+                f"feature {self.name!r} has bins but its values are not all numbers:"
+                f" {advise_numbers(self.name)}"
             )
         return self.in_bins(np.searchsorted(self.edges, numbers, side="right") - 1)
 

@@ -90,11 +90,13 @@ class Protection(Encodable):
         ...     Protection(name, 2).noun
         ...     for name in ("patient", "patient_id", "PupilID", "id", "pid", "hh_no")
         ... ]
-        ['patient', 'patient', 'pupil', 'person', 'person', 'hh']
+        ['patient', 'patient', 'pupil', 'person', 'person', 'household']
         """
         # a column such as patient_id or PatientID names the patient
         bare = _CAMEL.sub("", _SUFFIX.sub("", self.id))
         words = re.sub(r"[\s_.-]+", " ", bare).strip()
+        if words.lower() == "hh":
+            return "household"
         # a single letter, as of pid, is no word
         return words.lower() if len(words) > 1 else "person"
 
@@ -153,12 +155,12 @@ def refuse_dependent(protection: Protection | None, instead: str) -> None:
 
     >>> refuse_dependent(Protection("patient", 5, "stays"), "semidp model")
     Traceback (most recent call last):
-    semidp.errors.Refused: this test takes stays for independent of each other, and one patient may\
- have 5: ask semidp model, which allows for that
+    semidp.errors.Refused: this test assumes that stays are independent, but one patient may have 5:\
+ ask semidp model, which allows for that
     """
     if protection is not None and protection.most > 1:
         raise Refused(
-            f"this test takes {protection.records} for independent of each other, and one"
+            f"this test assumes that {protection.records} are independent, but one"
             f" {protection.noun} may have {protection.most:,}: ask {instead}, which allows for that"
         )
 
@@ -288,7 +290,11 @@ class AdjacencyWords(ABC):
         """In how many of these units own features and sizes differ."""
         if self.units is None:
             return ()
-        return (f"own features of {self.units.own}, own features or size of {self.units.size}",)
+        whose = self.protection.units if self.protection is not None else "units"
+        return (
+            f"at most {self.units.size} of these {whose} in their own features or size,"
+            f" {self.units.own} in their own features",
+        )
 
     @property
     def limits(self) -> str:

@@ -16,7 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.errors import DataError, InputError
-from semidp.promise.schema.features import HOW_NUMBERS, TRUTH, Feature, missing_value, value_text
+from semidp.promise.schema.features import (
+    TRUTH,
+    Feature,
+    advise_numbers,
+    missing_value,
+    value_text,
+)
 from semidp.promise.schema.outcome import ALL_LEVEL, ALL_RECORDS, Outcome
 from semidp.promise.schema.schema import Schema, Table, refuse_cells
 from semidp.publish.sources.contract import (
@@ -742,8 +748,9 @@ def _codes(feature: Feature, columns: Mapping[str, CodedColumn]) -> NDArray[np.i
         codes_of_values = feature.codes(np.array(texts, dtype=object))
         return codes_of_values[column.codes]
     if NOT_A_NUMBER in column.values:
+        # Quantiles read an outcome as a feature of its values, so "has bins" would puzzle.
         raise DataError(
-            f"feature {feature.name!r} has bins but its values are not all numbers: {HOW_NUMBERS}"
+            f"the values of {feature.name!r} are not all numbers: {advise_numbers(feature.name)}"
         )
     # a missing value stands in the first bin until its own level replaces it below
     bin_numbers = [0 if value is None else value for value in column.values]
@@ -796,7 +803,8 @@ def _refuse(fault: int, count: str | None, outcome: Outcome | None) -> None:
         )
     if fault == BAD_OUTCOME and outcome is not None:
         raise DataError(
-            f"the outcome {outcome.column!r} has values that are not numbers: {HOW_NUMBERS}"
+            f"the outcome {outcome.column!r} has values that are not numbers:"
+            f" {advise_numbers(outcome.column)}"
         )
     if fault == MISSING_OUTCOME and outcome is not None:
         raise DataError(

@@ -482,7 +482,7 @@ def publish_distribution(
         ]
     sentences = Sentences(
         title=distribution_title(request),
-        noise=f"{scale} in each of {len(cut_places(request)):,} differences of halves a group",
+        noise=f"{scale} in each of the {len(cut_places(request)):,} differences per group",
         paragraphs=(
             *asked,
             *answered_text(request),

@@ -113,7 +113,7 @@ def publish_regression(
     scale = scale_text(mechanism.scale * float(request.outcome.width))
     sentences = Sentences(
         title=title,
-        noise=f"scale {scale} in what gives X'y",
+        noise=f"scale {scale} in the sums behind X'y",
         paragraphs=(
             f"{ZEROS_AND_ONES if request.binary else counted} The counts of the factors are exact."
             f" Only {_measured_text(query)} needed noise: the {mechanism.name} mechanism, scale"

@@ -421,14 +421,14 @@ def noise_lines(mechanism: LinkedMechanism, foreseen: Sequence[Any]) -> list[str
     share = float(mechanism.members.precision / mechanism.precision) if mechanism.precision else 0.0
     return [
         f"{mechanism.name} for {len(foreseen)} tables from one budget, {mechanism.claim} claim; "
-        f"{share:.0%} of it for members"
+        f"{share:.0%} of the budget goes to members"
     ]
 
 
 def agree_line(result: "PublishedLinked") -> str:
     agreeing, places = result.agreeing
     if not places:
-        return "no table of units by size shares a place with a table of members in whole numbers"
+        return "sizes were not compared: no table of units by size has a matching table of members"
     whose = _whose(result)
     coded = ""
     if result.coding is not None:
