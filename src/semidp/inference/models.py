@@ -436,7 +436,7 @@ def model(
     counts, noise = _cells(measured, names)
     if asked.response and len(levels[asked.response]) != 2:
         raise InputError(
-            f"{asked.response} has {count_noun(len(levels[asked.response]), 'level')}, and the"
+            f"{asked.response} has {len(levels[asked.response])} levels, and the"
             " response of a logistic model has two: ask a log-linear model, such as"
             f" '~ {' + '.join(names)}'"
         )

@@ -308,8 +308,8 @@ def refuse_unused(given: Given, plan: Plan) -> None:
     for name in declared:
         if name not in used:
             raise SchemaError(
-                f"{name!r} is declared, and nothing uses it: leave it out, or publish something by it"
-                f" (in use: {', '.join(plan.names)})"
+                f"{name!r} is declared, and nothing uses it: leave it out, or publish something"
+                f" by it (in use: {', '.join(plan.names)})"
             )
 
 

@@ -495,7 +495,8 @@ def lookalikes(schema: Schema) -> tuple[str, ...]:
                 first_pairs = pairs[:_SHOWN]
                 shown = ", ".join(f"{one[:40]!r} and {other[:40]!r}" for one, other in first_pairs)
                 said.append(
-                    f"Levels of {name} look alike: {shown}{left}; perhaps one of each is a typing error."
+                    f"Levels of {name} look alike: {shown}{left}; perhaps one of each is a typing"
+                    " error."
                 )
             totals = _find_totals(levels)
             if totals:

@@ -75,8 +75,8 @@ def advise_numbers(column: str) -> str:
     """
     return (
         "write numbers as 1200, 12.5 or 1e3, without separators, percent signs and units, and leave"
-        f" missing ones empty; or say how numbers are written (⟨read_as {column}=1.234,5⟩), or which"
-        " codes stand for missing values (⟨na NA,-9⟩)"
+        f" missing ones empty; or say how numbers are written (⟨read_as {column}=1.234,5⟩) or"
+        " which codes stand for missing values (⟨na NA,-9⟩)"
     )
 
 

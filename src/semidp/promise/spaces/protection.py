@@ -155,8 +155,8 @@ def refuse_dependent(protection: Protection | None, instead: str) -> None:
 
     >>> refuse_dependent(Protection("patient", 5, "stays"), "semidp model")
     Traceback (most recent call last):
-    semidp.errors.Refused: this test assumes that stays are independent, but one patient may have 5:\
- ask semidp model, which allows for that
+    semidp.errors.Refused: this test assumes that stays are independent, but one patient may\
+ have 5: ask semidp model, which allows for that
     """
     if protection is not None and protection.most > 1:
         raise Refused(

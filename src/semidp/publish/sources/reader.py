@@ -39,8 +39,8 @@ def check_binary(source: Source, column: str) -> None:
             if f"feature {column!r}" not in str(error):  # a bad count column, say
                 raise
     raise DataError(
-        f"a proportion needs zeros and ones, and {column!r} holds other values: name the value whose"
-        f" share is meant, as in '{column}=yes', or publish a mean with declared bounds"
+        f"a proportion needs zeros and ones, and {column!r} holds other values: name the value"
+        f" whose share is meant, as in '{column}=yes', or publish a mean with declared bounds"
     )
 
 
