@@ -102,7 +102,7 @@ def test_another_dataspace_or_adjacency_is_refused(path: Path) -> None:
     for other, sentence in (
         (
             Guarantee(STATES, Ball(3), zcdp("0.1")),
-            "other records, levels or values: use another ledger",
+            "not about the same kind of records",
         ),
         (semi(zcdp("0.1"), a=2), "the new guarantee does not add up .* its query was not recorded"),
     ):

@@ -239,7 +239,10 @@ def test_what_cannot_be_recomputed_blocks_with_a_sentence(path: Path) -> None:
     for number, (old, why) in enumerate(
         [
             ((Guarantee(sexes, Ball(2), zcdp("1/10")), ()), "its query was not recorded"),
-            ((knorm.guarantee, (knorm.record(),)), "not known under other exact statistics"),
+            (
+                (knorm.guarantee, (knorm.record(),)),
+                "cannot be accounted for under further exact totals",
+            ),
             ((knorm.guarantee, ({**knorm.record(), "query": None},)), "its query was not recorded"),
         ]
     ):
@@ -420,7 +423,7 @@ def test_releases_through_the_commands(tmp_path: Path, capsys: pytest.CaptureFix
     capsys.readouterr()
     assert command(["ledger", book]) == 0
     said = capsys.readouterr().out
-    assert "under      sex, ill" in said
+    assert "exact      sex, ill" in said
     assert "spent      0.5-zCDP" in said
     assert "0.25-zCDP, as charged 0.5-zCDP" in said
     assert command(["ledger", book, "--check", str(tmp_path / "one"), str(tmp_path / "two")]) == 0

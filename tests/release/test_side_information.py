@@ -194,7 +194,7 @@ def test_k_norm_noise_keeps_its_number_for_fewer_pairs() -> None:
     assert release.under([["sex", "ill"]]).tradeoff.implied_epsilon() == 1
     known, more = everybody([Margin("sex"), Margin("ill")]), [["sex", "region"], "ill"]
     assert release.under(more, 2, known).tradeoff.implied_epsilon() == 1
-    with pytest.raises(Refused, match="not known under other exact statistics"):
+    with pytest.raises(Refused, match="cannot be accounted for under further exact totals"):
         release.under(more, 3, known)
 
 

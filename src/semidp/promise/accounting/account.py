@@ -261,9 +261,9 @@ class Account:
         if union is None:
             ours, theirs = self.dataspace.summary(), dataspace.summary()
             raise Refused(
-                f"this ledger adds up releases under {ours}, and the new"
-                f" guarantee is about {theirs} of other records, levels or"
-                " values: use another ledger"
+                f"this ledger holds releases next to exact totals of {ours}, and exact totals of"
+                f" {theirs} cannot be added to it: {_say_difference(self.dataspace, dataspace)}, or"
+                " use another ledger"
             )
         before = Guarantee(self.dataspace, self.adjacency, charge.tradeoff)
         together = _join_adjacencies(union, guarantee, before, self)
@@ -281,10 +281,24 @@ class Account:
                 exact = union.summary()
                 raise Refused(
                     f"{what} does not add up with the others under {exact} and"
-                    f" {together}: {refusal.message}; use another ledger, or calibrate under all"
-                    " invariants together"
+                    f" {together}: {refusal.message}; use another ledger, or start one whose"
+                    " releases all have the same exact totals"
                 ) from None
         return replace(self, dataspace=union, adjacency=together, charges=tuple(counted))
+
+
+def _say_difference(ours: Datasets, theirs: Datasets) -> str:
+    """Say why the exact totals of two releases are not about the same records."""
+    if not isinstance(ours, Dataspace) or not isinstance(theirs, Dataspace):
+        return "they are not about the same kind of records; release the same kind"
+    levels = {feature.name: feature for feature in ours.schema.features}
+    names = [each.name for each in theirs.schema.features if levels.get(each.name, each) != each]
+    if names:
+        return (
+            f"the levels of {', '.join(names)} are not the same in both; declare the same, in the"
+            " same order"
+        )
+    return "the records or their totals are not the same in both; release the same records"
 
 
 class Charged(Protocol):

@@ -163,7 +163,7 @@ def mechanism_from_record(
     name = noise.get("law")
     laws = {law for each in QUERIES.values() for law in each.recorded_laws if law.known_elsewhere}
     if not any(law.name == name for law in laws):
-        raise Refused(f"noise of the law {name!r} is not known under other exact statistics")
+        raise Refused(f"{name} noise cannot be accounted for under further exact totals")
     space = query_space(query, dataspace, adjacency)
 
     def read_noise() -> Mechanism:

@@ -258,9 +258,7 @@ class Mechanism(ABC):
         1.0
         """
         if not cls.known_elsewhere:
-            raise Refused(
-                f"noise of the law {cls.name!r} is not known under other exact statistics"
-            )
+            raise Refused(f"{cls.name} noise cannot be accounted for under further exact totals")
         numbers = {str(name): value for name, value in noise.items() if name != "law"}
         parameters = {name: positive(value, name) for name, value in numbers.items()}
         return cls(space, **parameters)
