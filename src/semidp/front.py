@@ -6,10 +6,11 @@ among them. A tuple of names is one joint margin, a list holds several margins:
 ``exact=["sex", ("region", "age")]``.
 """
 
+import inspect
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, get_overloads, overload
 
 import numpy as np
 
@@ -397,7 +398,7 @@ def release(
     out: Path | str | None = None,
     write: str | None = None,
     agency: str | None = None,
-    dry_run: Literal[False] = False,
+    dry_run: bool = False,
     force: bool = False,
     seed: int | None = None,
     randomness: Randomness | None = None,
@@ -415,66 +416,7 @@ def release(
 ) -> Release: ...
 
 
-# The first overload takes any keyword, and this one refuses those that are no setting.
-def release(  # type: ignore[misc]
-    data: Any,
-    *requests: Request | TableRequest,
-    exact: Sequence[Names] = (),
-    epsilon: Number | None = None,
-    delta: Number | None = None,
-    rho: Number | None = None,
-    mu: Number | None = None,
-    target_error: Mapping[str, Number] | None = None,
-    share: Mapping[str, Number] | None = None,
-    adjacency: AdjacencyChoice | int | str = AdjacencyChoice.worst_case,
-    period: str | None = None,
-    report_delta: Number | None = None,
-    claim: str | None = None,
-    levels: Mapping[str, Sequence[str]] | None = None,
-    bins: Mapping[str, Sequence[Number]] | None = None,
-    null_level: Mapping[str, str] | None = None,
-    nest: Sequence[str] | Sequence[Sequence[str]] = (),
-    schema: Schema | Path | str | None = None,
-    levels_from_data: bool = False,
-    count: str | None = None,
-    where: str | None = None,
-    read_as: Mapping[str, str] | None = None,
-    missing: Mapping[str, str] | None = None,
-    header_rows: int | None = None,
-    na: str | Sequence[str] = (),
-    id: str | None = None,
-    most: int | None = None,
-    records: str | None = None,
-    units: Any = None,
-    link: str | None = None,
-    protect: str | None = None,
-    most_members: int | None = None,
-    least: int = 1,
-    derived: Sequence[str] = (),
-    aggregate: Mapping[str, str] | None = None,
-    quarters: Mapping[str, Sequence[str]] | None = None,
-    top_code: Mapping[str, int] | None = None,
-    ledger: Ledger | Path | str | None = None,
-    label: str | None = None,
-    out: Path | str | None = None,
-    write: str | None = None,
-    agency: str | None = None,
-    dry_run: bool = False,
-    force: bool = False,
-    seed: int | None = None,
-    randomness: Randomness | None = None,
-    partition: str | None = None,
-    jobs: int = 1,
-    sign: Path | str | None = None,
-    memory: int | str | None = None,
-    title: str | None = None,
-    contact: str | None = None,
-    note: Sequence[str] = (),
-    round_to: int | None = None,
-    mark_below: int | None = None,
-    map: PlaceMap | Path | str | None = None,
-    map_key: str | None = None,
-) -> "Release | DryRun":
+def release(data: Any, *requests: Request | TableRequest, **settings: Any) -> "Release | DryRun":
     """Publish statistics of records with noise, next to totals that stay exact.
 
     The parameters are the settings of `semidp release` and of plan files, and mean the same.
@@ -636,18 +578,23 @@ def release(  # type: ignore[misc]
     >>> done["sex-region"].counts.sum(axis=1).tolist(), done.guarantee.adjacency.a
     ([2, 2], 2)
     """
-    settings = dict(locals())
+    _RELEASE.bind(data, *requests, **settings)  # refuses a keyword that is no setting
     accepted = Given({name: settings[name] for name in list_settings() if name in settings})
     plan = declare_categories(build_plan(accepted, requests), data)
-    options = build_run_options(accepted, randomness)
+    options = build_run_options(accepted, settings.get("randomness"))
     # What says how files are read is no part of the plan.
     opens = plan.units is not None or accepted.has("header_rows", "na")
     with open_data(accepted, plan, data) if opens else nullcontext(data) as source:
-        if dry_run:
+        if accepted["dry_run"]:
             from semidp.present.dry_run import rehearse
 
-            return rehearse(plan, source, options, partition)
-        return run(plan, source, options, partition=partition)
+            return rehearse(plan, source, options, accepted["partition"])
+        return run(plan, source, options, partition=accepted["partition"])
+
+
+# A call at run time, an editor and the table of settings see the signature that is written in full.
+_RELEASE = inspect.signature(get_overloads(release)[-1])
+release.__signature__ = _RELEASE  # type: ignore[attr-defined]
 
 
 def microdata(
