@@ -434,142 +434,81 @@ def _mean_tails(counts: Floats, records: float, rate: float) -> Floats:
 
 
 TWO_SIDED = Alternative.TWO_SIDED
-EXPERIMENTS: dict[str, tuple[str, str, Callable[..., Shares]]] = {
-    "independence, rounded Gaussian": (
-        "size",
-        "release",
-        independence("gaussian", Budget.gdp("0.5")),
-    ),
-    "independence, discrete Gaussian": (
-        "size",
-        "release",
-        independence("gaussian", Budget.zcdp("0.1")),
-    ),
-    "independence, lattice Gaussian": (
-        "size",
-        "release",
-        independence("lattice", Budget.zcdp("0.1")),
-    ),
-    "independence, Laplace": ("size", "release", independence("laplace", Budget.pure(1))),
-    "independence, l2": ("size", "release", independence("l2", Budget.pure(1))),
-    "independence, K-norm, 2 × 4": (
-        "size",
-        "release",
-        independence("knorm", Budget.pure(1), fixed=(2, 4)),
-    ),
-    "independence, lattice Gaussian, 2 × 2": (
-        "size",
-        "release, few values",
-        independence("lattice", Budget.zcdp("0.1"), fixed=(2, 2)),
-    ),
-    "conditional independence, 3 strata": (
-        "size",
-        "release",
-        independence("gaussian", Budget.gdp("0.5"), 3),
-    ),
-    "difference of two cells, noise": ("size", "release", difference(Budget.gdp("0.5"))),
-    "difference of two rates, noise and sampling": (
-        "size",
-        "release, normal approximation",
-        rates(Budget.gdp("0.15")),
-    ),
-    "odds ratio, one-sided": ("size", "data", odds_ratio(Budget.pure("0.5"), Alternative.GREATER)),
-    "odds ratio, two-sided": ("size", "data", odds_ratio(Budget.pure("0.5"), TWO_SIDED)),
-    "common odds ratio of 3 strata, one-sided": (
-        "size",
-        "data",
-        odds_ratio(Budget.gdp("0.3"), Alternative.LESS, 3),
-    ),
-    "common odds ratio of 3 strata, two-sided": (
-        "size",
-        "data",
-        odds_ratio(Budget.gdp("0.3"), TWO_SIDED, 3),
-    ),
-    "count of a cell, noise": ("coverage", "release", one_cell(Budget.pure(1))),
-    "all cells at once, noise": ("coverage", "release", all_cells(Budget.gdp(1))),
-    "ratio of two noisy counts, noise": ("coverage", "release", noisy_ratio(Budget.gdp(1))),
-    "population rate, noise and sampling": (
-        "coverage",
-        "release",
-        population_rate(Budget.gdp("0.15")),
-    ),
-    "odds ratio of 3": ("coverage", "data", odds_ratio(Budget.pure("0.5"), TWO_SIDED, odds=3.0)),
-    "common odds ratio of 3, 3 strata": (
-        "coverage",
-        "data",
-        odds_ratio(Budget.gdp("0.3"), TWO_SIDED, 3, odds=3.0),
-    ),
-}
-"""Each experiment: whether it shows a size or a coverage, what is asked, and how it runs."""
+_MU_HALF, _MU_015, _MU_03, _MU_4 = map(Budget.gdp, ("0.5", "0.15", "0.3", "4"))
+_EPSILON_HALF, _EPSILON_1, _EPSILON_4, _EPSILON_5 = map(Budget.pure, ("0.5", "1", "4", "5"))
+_RHO_01, _RHO_8 = map(Budget.zcdp, ("0.1", "8"))
+_DATA, _RELEASE, _NORMAL = "data", "release", "release, normal approximation"
 
-_COARSE, _NORMAL = Budget.gdp(4), "release, normal approximation"
-HARD_EXPERIMENTS: dict[str, tuple[str, str, Callable[..., Shares]]] = {
-    "independence, rounded Gaussian": (
-        "size",
-        "release",
-        independence("gaussian", _COARSE, draws_of=HARD),
+Experiment = Callable[..., Shares]
+Listed = dict[str, tuple[str, Experiment]]
+
+SIZES: Listed = {
+    "independence, rounded Gaussian": (_RELEASE, independence("gaussian", _MU_HALF)),
+    "independence, discrete Gaussian": (_RELEASE, independence("gaussian", _RHO_01)),
+    "independence, lattice Gaussian": (_RELEASE, independence("lattice", _RHO_01)),
+    "independence, Laplace": (_RELEASE, independence("laplace", _EPSILON_1)),
+    "independence, l2": (_RELEASE, independence("l2", _EPSILON_1)),
+    "independence, K-norm, 2 × 4": (_RELEASE, independence("knorm", _EPSILON_1, fixed=(2, 4))),
+    "independence, lattice Gaussian, 2 × 2": (
+        "release, few values",
+        independence("lattice", _RHO_01, fixed=(2, 2)),
     ),
-    "independence, discrete Gaussian": (
-        "size",
-        "release",
-        independence("gaussian", Budget.zcdp(8), draws_of=HARD),
-    ),
-    "independence, lattice Gaussian": (
-        "size",
-        "release",
-        independence("lattice", Budget.zcdp(8), draws_of=HARD),
-    ),
-    "independence, Laplace": (
-        "size",
-        "release",
-        independence("laplace", Budget.pure(5), draws_of=HARD),
-    ),
-    "independence, l2": ("size", "release", independence("l2", Budget.pure(5), draws_of=HARD)),
+    "conditional independence, 3 strata": (_RELEASE, independence("gaussian", _MU_HALF, 3)),
+    "difference of two cells, noise": (_RELEASE, difference(_MU_HALF)),
+    "difference of two rates, noise and sampling": (_NORMAL, rates(_MU_015)),
+    "odds ratio, one-sided": (_DATA, odds_ratio(_EPSILON_HALF, Alternative.GREATER)),
+    "odds ratio, two-sided": (_DATA, odds_ratio(_EPSILON_HALF, TWO_SIDED)),
+    "common odds ratio of 3 strata, one-sided": (_DATA, odds_ratio(_MU_03, Alternative.LESS, 3)),
+    "common odds ratio of 3 strata, two-sided": (_DATA, odds_ratio(_MU_03, TWO_SIDED, 3)),
+}
+"""Each experiment that shows a size: what is asked, and how it runs."""
+
+COVERAGES: Listed = {
+    "count of a cell, noise": (_RELEASE, one_cell(_EPSILON_1)),
+    "all cells at once, noise": (_RELEASE, all_cells(Budget.gdp(1))),
+    "ratio of two noisy counts, noise": (_RELEASE, noisy_ratio(Budget.gdp(1))),
+    "population rate, noise and sampling": (_RELEASE, population_rate(_MU_015)),
+    "odds ratio of 3": (_DATA, odds_ratio(_EPSILON_HALF, TWO_SIDED, odds=3.0)),
+    "common odds ratio of 3, 3 strata": (_DATA, odds_ratio(_MU_03, TWO_SIDED, 3, odds=3.0)),
+}
+"""The same of a coverage."""
+
+HARD_SIZES: Listed = {
+    "independence, rounded Gaussian": (_RELEASE, independence("gaussian", _MU_4, draws_of=HARD)),
+    "independence, discrete Gaussian": (_RELEASE, independence("gaussian", _RHO_8, draws_of=HARD)),
+    "independence, lattice Gaussian": (_RELEASE, independence("lattice", _RHO_8, draws_of=HARD)),
+    "independence, Laplace": (_RELEASE, independence("laplace", _EPSILON_5, draws_of=HARD)),
+    "independence, l2": (_RELEASE, independence("l2", _EPSILON_5, draws_of=HARD)),
     "conditional independence, 3 strata": (
-        "size",
-        "release",
-        independence("gaussian", _COARSE, 3, draws_of=HARD),
+        _RELEASE,
+        independence("gaussian", _MU_4, 3, draws_of=HARD),
     ),
-    "difference of two cells, noise": ("size", "release", difference(_COARSE, HARD)),
-    "difference of two rates, noise and sampling": ("size", _NORMAL, rates(_COARSE, HARD)),
-    "odds ratio, one-sided": (
-        "size",
-        "data",
-        odds_ratio(Budget.pure(4), Alternative.GREATER, draws_of=HARD),
-    ),
-    "odds ratio, two-sided": ("size", "data", odds_ratio(Budget.pure(4), TWO_SIDED, draws_of=HARD)),
+    "difference of two cells, noise": (_RELEASE, difference(_MU_4, HARD)),
+    "difference of two rates, noise and sampling": (_NORMAL, rates(_MU_4, HARD)),
+    "odds ratio, one-sided": (_DATA, odds_ratio(_EPSILON_4, Alternative.GREATER, draws_of=HARD)),
+    "odds ratio, two-sided": (_DATA, odds_ratio(_EPSILON_4, TWO_SIDED, draws_of=HARD)),
     "common odds ratio of 3 strata, one-sided": (
-        "size",
-        "data",
-        odds_ratio(_COARSE, Alternative.LESS, 3, draws_of=HARD),
+        _DATA,
+        odds_ratio(_MU_4, Alternative.LESS, 3, draws_of=HARD),
     ),
     "common odds ratio of 3 strata, two-sided": (
-        "size",
-        "data",
-        odds_ratio(_COARSE, TWO_SIDED, 3, draws_of=HARD),
-    ),
-    "count of a cell, noise": ("coverage", "release", one_cell(Budget.pure(5), HARD)),
-    "all cells at once, noise": ("coverage", "release", all_cells(_COARSE, HARD)),
-    "ratio of two noisy counts, noise": ("coverage", "release", noisy_ratio(_COARSE, HARD, (3, 9))),
-    "population rate, the small group": ("coverage", "release", population_rate(_COARSE, HARD)),
-    "population rate, the large group": ("coverage", "release", population_rate(_COARSE, HARD, 1)),
-    "difference of population rates, noise and sampling": (
-        "coverage",
-        _NORMAL,
-        rates(_COARSE, HARD, 0.2),
-    ),
-    "odds ratio of 3": (
-        "coverage",
-        "data",
-        odds_ratio(Budget.pure(4), TWO_SIDED, odds=3.0, draws_of=HARD),
-    ),
-    "common odds ratio of 3, 3 strata": (
-        "coverage",
-        "data",
-        odds_ratio(_COARSE, TWO_SIDED, 3, 3.0, HARD),
+        _DATA,
+        odds_ratio(_MU_4, TWO_SIDED, 3, draws_of=HARD),
     ),
 }
-"""The same with few records, unequal groups and noise of about a record."""
+"""The sizes with few records, unequal groups and noise of about a record."""
+
+HARD_COVERAGES: Listed = {
+    "count of a cell, noise": (_RELEASE, one_cell(_EPSILON_5, HARD)),
+    "all cells at once, noise": (_RELEASE, all_cells(_MU_4, HARD)),
+    "ratio of two noisy counts, noise": (_RELEASE, noisy_ratio(_MU_4, HARD, (3, 9))),
+    "population rate, the small group": (_RELEASE, population_rate(_MU_4, HARD)),
+    "population rate, the large group": (_RELEASE, population_rate(_MU_4, HARD, 1)),
+    "difference of population rates, noise and sampling": (_NORMAL, rates(_MU_4, HARD, 0.2)),
+    "odds ratio of 3": (_DATA, odds_ratio(_EPSILON_4, TWO_SIDED, odds=3.0, draws_of=HARD)),
+    "common odds ratio of 3, 3 strata": (_DATA, odds_ratio(_MU_4, TWO_SIDED, 3, 3.0, HARD)),
+}
+"""The coverages of such."""
 
 
 def compute_inference(settings: Settings = PAPER) -> Tidy:
@@ -589,10 +528,11 @@ def compute_inference(settings: Settings = PAPER) -> Tidy:
     """
     margins = min(MOST_MARGINS, 2 * settings.replicates)
     runs = 100 * settings.replicates
-    every = [("usual", *entry) for entry in EXPERIMENTS.items()]
-    every += [("hard", *entry) for entry in HARD_EXPERIMENTS.items()]
+    listed = [("usual", "size", SIZES), ("usual", "coverage", COVERAGES)]
+    listed += [("hard", "size", HARD_SIZES), ("hard", "coverage", HARD_COVERAGES)]
+    every = [(drawn, kind, *entry) for drawn, kind, part in listed for entry in part.items()]
     rows = []
-    for drawn, name, (kind, asked, experiment) in settings.each("sizes and coverages", every):
+    for drawn, kind, name, (asked, experiment) in settings.each("sizes and coverages", every):
         results = []
         for number in range(margins):
             # With one simulated table fewer, 1 + B is round and p-values can equal 0.05 and 0.01.

@@ -16,6 +16,7 @@ from itertools import islice, product
 from typing import Any
 
 import numpy as np
+from attrs import evolve
 
 from semidp.assess.linked_pairs import worst_linked_pair
 from semidp.assess.pairs import Pair, make_pair
@@ -573,7 +574,8 @@ def _(space: CellSpace) -> Pair:
 def _(space: LinkedSpace) -> Pair:
     """Each residual counts by its own cost."""
     _refuse_fixed(space)
-    return worst_linked_pair(space, space.members.cost, space.units.cost)
+    members, units = space.members.cost, space.units.cost
+    return worst_linked_pair(space, members, units, float(len(members) + len(units)))
 
 
 @worst_pair.register
@@ -633,8 +635,9 @@ def _(mechanism: LinkedMechanism, space: QuerySpace) -> Pair:
     if not isinstance(space, LinkedSpace):
         return worst_pair(space)
     _refuse_fixed(space)
-    pair = worst_linked_pair(space, mechanism.members.sigma2, mechanism.units.sigma2)
-    return pair.with_precision(1 / mechanism.entry_variances, float(mechanism.precision))
+    members, units = mechanism.members.sigma2, mechanism.units.sigma2
+    pair = worst_linked_pair(space, members, units, float(mechanism.precision))
+    return evolve(pair, precision=1 / mechanism.entry_variances)
 
 
 @pair_for_noise.register

@@ -13,7 +13,6 @@ from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from semidp.assess.linked_totals import (
     Change,
@@ -29,7 +28,7 @@ from semidp.assess.linked_totals import (
 from semidp.assess.pairs import Pair
 from semidp.errors import Refused
 from semidp.promise.exact import count_noun
-from semidp.promise.schema.margins import Floats, View, list_axes
+from semidp.promise.schema.margins import View, list_axes
 from semidp.promise.sensitivity.linked_products import LinkedSpace
 from semidp.promise.spaces.adjacency import Adjacency
 from semidp.promise.spaces.protection import Protect
@@ -634,73 +633,17 @@ class _Climb:
             yield draft.choices, place, range(count)
 
 
-class LinkedPair(Pair):
-    """Two vectors of linked datasets, and how many members and units differ between them.
-
-    Parameters
-    ----------
-    first, second, precision
-        As of every pair.
-    members, units
-        How many of each kind differ.
-    cost
-        ``Σ_d |R_d m|²/σ_d²`` of their difference.
-    claimed
-        What the noise claims that a difference costs at most.
-    """
-
-    members: int
-    units: int
-    cost: float
-    claimed: float
-
-    def __init__(
-        self,
-        first: ArrayLike,
-        second: ArrayLike,
-        precision: Floats | None = None,
-        *,
-        members: int,
-        units: int,
-        cost: float,
-        claimed: float,
-    ) -> None:
-        super().__init__(first, second, precision)
-        # the dataclass is frozen, as every pair is
-        for name, value in (("members", members), ("units", units), ("cost", cost)):
-            object.__setattr__(self, name, value)
-        object.__setattr__(self, "claimed", claimed)
-
-    @property
-    def share(self) -> float:
-        """How much of the claim the pair costs: costs of residuals are bounds, added."""
-        return self.cost / self.claimed
-
-    @property
-    def differing_records(self) -> str:
-        """In how many members and units the two datasets differ."""
-        return f"{count_noun(self.members, 'member')} and {count_noun(self.units, 'unit')}"
-
-    def with_precision(self, precision: Floats, claimed: float) -> "LinkedPair":
-        """Return the pair for noise of different variance in its entries, and what that claims."""
-        return LinkedPair(
-            self.first,
-            self.second,
-            precision,
-            members=self.members,
-            units=self.units,
-            cost=self.cost,
-            claimed=claimed,
-        )
-
-
 def worst_linked_pair(
-    space: LinkedSpace, members: Mapping[View, Fraction], units: Mapping[View, Fraction]
-) -> LinkedPair:
+    space: LinkedSpace,
+    members: Mapping[View, Fraction],
+    units: Mapping[View, Fraction],
+    claimed: float,
+) -> Pair:
     """Return the pair whose change costs most of the noise on residuals of members and of units.
 
     The vectors are those of the units and members that change: everybody else adds the same to
-    both.
+    both. `claimed` is what the noise claims that a change costs at most; costs of residuals are
+    bounds, added, which the pair may not attain.
     """
     layout = LinkedLayout(space.dataspace)
     lengths = Lengths(space.members, members), Lengths(space.units, units)
@@ -718,15 +661,12 @@ def worst_linked_pair(
             on_side = [(1, cell) for sign, cell in cells if sign == side]
             parts.append(of_kind.vector(on_side))
         vectors.append(np.concatenate(parts))
+    changed_members = count_noun(change.changed_members, "member")
+    changed_units = count_noun(len(change.units), "unit")
     first, second = vectors
-    cost = search.cost(change)
-    claimed = float(len(members) + len(units))
-    changed_units = len(change.units)
-    return LinkedPair(
+    return Pair(
         first,
         second,
-        members=change.changed_members,
-        units=changed_units,
-        cost=cost,
-        claimed=claimed,
+        share=search.cost(change) / claimed,
+        differing_records=f"{changed_members} and {changed_units}",
     )

@@ -2,10 +2,10 @@
 two datasets.
 """
 
-from dataclasses import dataclass, field
 from functools import singledispatch
 
 import numpy as np
+from attrs import field, frozen
 from numpy.typing import ArrayLike, NDArray
 
 from semidp.errors import InputError
@@ -23,7 +23,19 @@ from semidp.promise.sensitivity.table_spaces import TableSpace
 from semidp.publish.residual_mechanism import SharedNoise
 
 
-@dataclass(frozen=True, eq=False)
+_NO_PAIR = "a pair is two arrays of whole numbers of one shape, with at least one axis"
+
+
+def _read_values(values: ArrayLike) -> Counts:
+    array = np.array(values)
+    if array.dtype.kind not in "iu" or array.ndim == 0:
+        raise InputError(_NO_PAIR)
+    array = array.astype(np.int64)
+    array.setflags(write=False)
+    return array
+
+
+@frozen(eq=False)
 class Pair:
     """Two values of a query that a mechanism promises to make hard to tell apart.
 
@@ -38,6 +50,10 @@ class Pair:
     inputs
         What the mechanism is run on, where that is something else than outputs lie around:
         histograms for choices.
+    share
+        How much of the claimed bound the pair is known to cost: 1 unless the bound is not attained.
+    differing_records
+        How many records differ, in words; empty where only the space of the query can say it.
 
     Examples
     --------
@@ -46,53 +62,25 @@ class Pair:
     ([[-1, 1], [1, -1]], 2)
     """
 
-    first: Counts = field(repr=False)
-    second: Counts = field(repr=False)
-    precision: NDArray[np.float64] | None = field(repr=False)
-    unit: float
+    first: Counts = field(converter=_read_values, repr=False)
+    second: Counts = field(converter=_read_values, repr=False)
+    precision: NDArray[np.float64] | None = field(default=None, repr=False)
+    unit: float = 1.0
     inputs: tuple[Counts, Counts] = field(repr=False)
+    share: float = 1.0
+    differing_records: str = ""
 
-    def __init__(
-        self,
-        first: ArrayLike,
-        second: ArrayLike,
-        precision: NDArray[np.float64] | None = None,
-        unit: float = 1.0,
-        inputs: tuple[Counts, Counts] | None = None,
-    ) -> None:
-        one, other = np.array(first), np.array(second)
-        if (
-            one.shape != other.shape
-            or one.dtype.kind not in "iu"
-            or other.dtype.kind not in "iu"
-            or one.ndim == 0
-        ):
-            raise InputError(
-                "a pair is two arrays of whole numbers of one shape, with at least one axis"
-            )
-        if np.array_equal(one, other):
+    @inputs.default
+    def _run_on_values(self) -> tuple[Counts, Counts]:
+        return self.first, self.second
+
+    def __attrs_post_init__(self) -> None:
+        if self.first.shape != self.second.shape:
+            raise InputError(_NO_PAIR)
+        if np.array_equal(self.first, self.second):
             raise InputError(
                 "the two tables of a pair are the same: there is nothing to tell apart"
             )
-        for name, value in (("first", one), ("second", other)):
-            value = value.astype(np.int64)
-            value.setflags(write=False)
-            object.__setattr__(self, name, value)
-        object.__setattr__(self, "precision", precision)
-        object.__setattr__(self, "unit", unit)
-        object.__setattr__(self, "inputs", (self.first, self.second) if inputs is None else inputs)
-
-    @property
-    def share(self) -> float:
-        """Share of the claimed bound that the pair is known to cost: 1 unless the bound is not
-        attained.
-        """
-        return 1.0
-
-    @property
-    def differing_records(self) -> str:
-        """How many records differ, in words; empty where only the space of the query can say it."""
-        return ""
 
     @property
     def move(self) -> Counts:
