@@ -22,7 +22,6 @@ from semidp.promise.sensitivity.query_space import QuerySpace
 from semidp.promise.sensitivity.table_spaces import TableSpace
 from semidp.publish.residual_mechanism import SharedNoise
 
-
 _NO_PAIR = "a pair is two arrays of whole numbers of one shape, with at least one axis"
 
 

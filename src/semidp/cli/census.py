@@ -6,7 +6,6 @@ gives estimates for any area from its noisy measurements.
 """
 
 import contextlib
-import csv
 import json
 import math
 from collections.abc import Collection
@@ -37,7 +36,7 @@ from semidp.cli._output import (
     progress_bar,
 )
 from semidp.errors import InputError
-from semidp.promise.documents import read_document
+from semidp.promise.documents import read_csv, read_document
 from semidp.promise.guarantee import Guarantee
 from semidp.publish.folders import new_folder
 from semidp.publish.plotting import png
@@ -409,15 +408,12 @@ def _level_named(word: str) -> str:
 
 def _state_totals(path: Path) -> dict[str, int]:
     """Exact populations by the two digits of their state."""
-    try:
-        with open(path, newline="", encoding="utf-8-sig") as file:
-            rows = [(row["geocode"].strip(), row["total"].strip()) for row in csv.DictReader(file)]
-    except FileNotFoundError:
-        raise InputError(f"there is no file {path}") from None
-    except (KeyError, AttributeError, UnicodeDecodeError, csv.Error, IsADirectoryError):
-        raise InputError(f"{path} is not a CSV file with the columns geocode and total") from None
+    header, lines = read_csv(path)
+    if not {"geocode", "total"} <= {*header}:
+        raise InputError(f"{path} is not a CSV file with the columns geocode and total")
     totals = {}
-    for code, text in rows:
+    for line in lines:
+        code, text = (line[header.index(column)] for column in ("geocode", "total"))
         if len(code) != 2 or not code.isdigit() or not text.isdigit() or code in totals:
             raise InputError(
                 f"each line of {path} has the two digits of another state, and a whole number"

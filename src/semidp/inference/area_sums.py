@@ -6,12 +6,11 @@ known law, so that every such sum has an interval, at no cost in privacy. Tables
 budget, and those of a combination, have noise in common; others are independent.
 """
 
-import csv
 import math
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from attrs import evolve, frozen
@@ -26,6 +25,7 @@ from semidp.inference.measured import (
     measured_table,
     select_public,
 )
+from semidp.promise.documents import read_csv
 from semidp.promise.noise.randomness import Randomness, SystemRandomness
 from semidp.publish.written_values import check_level
 
@@ -87,30 +87,14 @@ def read_area_rows(path: str | Path, needed: Sequence[str] = ()) -> list[AreaRow
     ...     [(row.name, row.cells, row.weight) for row in read_area_rows(file)]
     [('north', {'region': 'n'}, 1.0), ('north', {'region': 's'}, 0.5)]
     """
-    try:
-        with open(path, newline="", encoding="utf-8-sig") as file:
-            reader = csv.DictReader(file, strict=True)
-            header = [column.strip() for column in reader.fieldnames or ()]
-            reader.fieldnames = header
-            lines = list(reader)
-    except FileNotFoundError:
-        raise InputError(f"there is no file {path}") from None
-    except (UnicodeDecodeError, csv.Error, IsADirectoryError):
-        raise InputError(f"{path} is not a CSV file in UTF-8") from None
+    header, lines = read_csv(path)
     for column in (NAME, *needed):
         if column not in header:
             raise InputError(f"{path} has no column {column}: it has {', '.join(header) or 'none'}")
-    if len(header) < 2 or len(set(header)) < len(header):
-        raise InputError(
-            f"{path} must have a column {NAME}, columns of features and, if wanted, {WEIGHT}, each"
-            " once"
-        )
-    # Every other column is a feature; whether the release has it is seen later.
-    features = [column for column in header if column not in (NAME, WEIGHT, TABLE)]
     rows = []
     for number, line in enumerate(lines, 2):
         place = f"line {number} of {path}"
-        row = _row(line, features, place)
+        row = _read_row(dict(zip(header, line, strict=True)), place)
         for column in needed:
             if column not in row.cells:
                 raise InputError(f"{place} has no {column}")
@@ -120,20 +104,19 @@ def read_area_rows(path: str | Path, needed: Sequence[str] = ()) -> list[AreaRow
     return rows
 
 
-def _row(line: dict[str, Any], features: Sequence[str], place: str) -> AreaRow:
-    if None in line or None in line.values():
-        raise InputError(f"{place} has not as many values as there are columns")
-    texts = {column: text.strip() for column, text in line.items()}
-    if not texts[NAME]:
+def _read_row(texts: dict[str, str], place: str) -> AreaRow:
+    """Read one line; every column but three is a feature, which the release may have or not."""
+    name, text, table = (texts.pop(column, "") for column in (NAME, WEIGHT, TABLE))
+    if not name:
         raise InputError(f"{place} has no name")
-    cells = {feature: texts[feature] for feature in features if texts[feature]}
     try:
-        weight = float(texts.get(WEIGHT) or 1.0)
+        weight = float(text or 1.0)
     except ValueError:
         weight = math.nan
     if not math.isfinite(weight):
         raise InputError(f"the weight in {place} is not a number")
-    return AreaRow(texts[NAME], cells, weight, texts.get(TABLE) or None)
+    cells = {feature: level for feature, level in texts.items() if level}
+    return AreaRow(name, cells, weight, table or None)
 
 
 def area_intervals(

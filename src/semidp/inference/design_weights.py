@@ -12,7 +12,6 @@ outcome between l and u with mean m, (u - m)(m - l) takes the place of p_h(1 - p
 not measured, and is no larger.
 """
 
-import csv
 import itertools
 import math
 from collections.abc import Mapping, Sequence
@@ -28,7 +27,7 @@ from semidp.errors import InputError, Refused
 from semidp.inference.linear_estimates import SumErrors
 from semidp.inference.measured import measured_table
 from semidp.inference.period_changes import RowLabels, cell_labels, read_group_rows
-from semidp.promise.documents import Encodable
+from semidp.promise.documents import Encodable, read_csv
 from semidp.promise.exact import exact
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.publish.results.published_table import PublishedTable
@@ -71,14 +70,9 @@ def read_strata(path: Path | str) -> PopulationStrata:
     """Read a CSV file with a column for each feature of a stratum, and one that is called
     ``population`` (or ``weight``).
     """
-    try:
-        with Path(path).open(newline="", encoding="utf-8-sig") as file:
-            rows = list(csv.reader(file))
-    except (OSError, UnicodeDecodeError, csv.Error):
-        raise InputError(f"{path} could not be read as a CSV file of strata") from None
-    header = rows[0] if rows else []
+    header, rows = read_csv(path)
     size_columns = [name for name in ("population", "weight") if name in header]
-    if len(size_columns) != 1 or len(header) < 2 or len({*header}) < len(header):
+    if len(size_columns) != 1 or len(header) < 2:
         raise InputError(
             f"{path} needs a column for each feature of a stratum, and one called population (or"
             " weight)"
@@ -86,9 +80,7 @@ def read_strata(path: Path | str) -> PopulationStrata:
     place = header.index(size_columns[0])
     names = tuple(name for name in header if name != size_columns[0])
     sizes: dict[Stratum, float] = {}
-    for row in rows[1:]:
-        if len(row) != len(header):
-            raise InputError(f"every row of {path} has {len(header)} values")
+    for row in rows:
         stratum = tuple(value for number, value in enumerate(row) if number != place)
         if stratum in sizes:
             raise Refused(f"{path} lists {' · '.join(stratum)} twice; {_VARYING}")

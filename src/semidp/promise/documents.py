@@ -6,6 +6,7 @@ and a field that is None where None is its default is left out. Regular files of
 whole, in blocks for a digest, or as a document.
 """
 
+import csv
 import dataclasses
 import functools
 import hashlib
@@ -396,6 +397,32 @@ def digest(path: Path, within: Path | None = None, most: int = 64 * LARGEST) -> 
         while block := file.read(_BLOCK):
             hashed.update(block)
     return hashed.hexdigest()
+
+
+def read_csv(path: Path | str) -> tuple[list[str], list[list[str]]]:
+    """Return the header and the lines of a small CSV file of public values, without spaces around
+    cells.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = (Path(folder) / "areas.csv").write_text("name, ward\\nnorth, a\\n")
+    ...     read_csv(f"{folder}/areas.csv")
+    (['name', 'ward'], [['north', 'a']])
+    """
+    try:
+        with open(path, newline="", encoding="utf-8-sig") as file:
+            lines = [[cell.strip() for cell in line] for line in csv.reader(file, strict=True)]
+    except FileNotFoundError:
+        raise InputError(f"there is no file {path}") from None
+    except (OSError, UnicodeDecodeError, csv.Error):
+        raise InputError(f"{path} is not a CSV file in UTF-8") from None
+    header, *body = [line for line in lines if any(line)] or [[]]
+    if len({*header}) < len(header) or not all(header):
+        raise InputError(f"{path} needs a header of different names")
+    for number, line in enumerate(body, 2):
+        if len(line) != len(header):
+            raise InputError(f"line {number} of {path} has not as many values as there are columns")
+    return header, body
 
 
 def read_document(path: Path) -> Mapping[str, Any]:
