@@ -12,13 +12,13 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_overloads, overload
 
-import numpy as np
-
 from semidp.assess.disclosure.program_bounds import Effort
 from semidp.assess.disclosure.published_counts import PublishedCounts, ReadingRules
 from semidp.assess.disclosure.review import Disclosure, read_totals
 from semidp.assess.disclosure.table_files import (
+    TableFile,
     read_counts,
+    read_exact,
     read_file,
     read_record_file,
     read_records,
@@ -32,9 +32,9 @@ from semidp.promise.accounting.ledger import Ledger
 from semidp.promise.exact import Number, nonnegative
 from semidp.promise.guarantee import Guarantee
 from semidp.promise.noise.randomness import Randomness
-from semidp.promise.schema.features import Feature
 from semidp.promise.schema.outcome import Outcome
-from semidp.promise.schema.schema import Schema, Table
+from semidp.promise.schema.schema import Schema
+from semidp.promise.sensitivity.moments import Coding
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.tradeoff.budget import Budget
 from semidp.publish.pipeline import RunOptions, run_plan
@@ -963,35 +963,16 @@ def _build_dataspace(totals: Mapping[Names, Mapping[Any, int]]) -> Dataspace:
     """Return the dataspace of exact totals that are written as dictionaries."""
     if not totals:
         raise InputError("name at least one exact total, such as exact={'sex': {'f': 3, 'm': 2}}")
-    levels: dict[str, dict[str, None]] = {}
-    cells: dict[Margin, dict[tuple[str, ...], int]] = {}
+    tables = []
     for names, counts in totals.items():
         margin = Margin.from_names(names)
-        cells[margin] = {}
+        rows = []
         for key, count in counts.items():
             path = tuple(map(str, key)) if isinstance(key, tuple) else (str(key),)
             if len(path) != len(margin.names) or not isinstance(count, int) or count < 0:
                 raise InputError(
                     f"the exact totals of {margin} hold a whole count for each of its levels"
                 )
-            cells[margin][path] = count
-            for name, level in zip(margin.names, path, strict=True):
-                levels.setdefault(name, {})[level] = None
-    schema = Schema([Feature(name, list(of_feature)) for name, of_feature in levels.items()])
-    tables = {
-        margin: _build_table(schema.restrict(margin.names), margin, counts)
-        for margin, counts in cells.items()
-    }
-    return Dataspace.from_totals(schema, tables)
-
-
-def _build_table(schema: Schema, margin: Margin, counts: Mapping[tuple[str, ...], int]) -> Table:
-    """Return the table of one margin, whose levels may come in another order than the schema's
-    features.
-    """
-    array = np.zeros(schema.shape, dtype=np.int64)
-    for path, count in counts.items():
-        level_of = dict(zip(margin.names, path, strict=True))
-        index = tuple(feature.levels.index(level_of[feature.name]) for feature in schema.features)
-        array[index] = count
-    return Table(schema, array)
+            rows.append((dict(zip(margin.names, path, strict=True)), str(count)))
+        tables.append(TableFile(f"of {margin}", margin.names, tuple(rows)))
+    return read_exact(tables)

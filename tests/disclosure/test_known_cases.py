@@ -254,7 +254,7 @@ def test_known_records_are_left_out(tmp_path: Path) -> None:
         ("ward,count\n", "no row"),
         ("ward,count\nA,-3\n", "is no count"),
         ("ward,count\nA,3\nA,4\n", "twice"),
-        ("ward,count\nA\n", "as many cells"),
+        ("ward,count\nA\n", "as many values"),
         ("ward,count\nA,3\nB,4\nTotal,8\n", "contradict"),
         ("a\\b,1,2,Total\nx,3,4,7\ny,1,1,2\nTotal,5,5,10\n", "contradict"),
     ],

@@ -10,14 +10,18 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from attrs import frozen
+from attrs import evolve, frozen
 
+from semidp.assess.disclosure.table_files import COUNT, read_exact, read_file
 from semidp.cli._command import argument, flag, option, plain_defaults
 from semidp.cli._output import Format, echo, notice
 from semidp.errors import InputError, SemidpError
 from semidp.promise.accounting.ledger import Ledger
 from semidp.promise.documents import from_json, from_toml
 from semidp.promise.exact import exact
+from semidp.promise.guarantee import Scope
+from semidp.promise.schema.schema import Schema
+from semidp.promise.spaces.dataspace import Dataspace
 from semidp.promise.tradeoff.budget import Budget
 from semidp.publish.plan import Plan
 from semidp.publish.plan_settings import describe, open_records, read_budget, read_text
@@ -30,7 +34,8 @@ from semidp.publish.settings import (
     split_plan_file,
 )
 from semidp.publish.sources.opening import Source
-from semidp.publish.statistics.protocol.statistic import Setting, Shape, assign_values, split_names
+from semidp.publish.statistics.setting import Setting, Shape, assign_values, split_names
+from semidp.publish.survey import any_totals, public_scope, survey
 
 Text = str | None
 Texts = list[str] | None
@@ -310,6 +315,56 @@ def open_ledger(path: Path | None, quiet: bool) -> Ledger | None:
     a fresh budget.
     """
     return None if path is None else Ledger(path, waiting=None if quiet else notice)
+
+
+# --- published totals, for commands that need no data ---------------------------------------------
+
+
+def read_totals(paths: Sequence[Path], declared: Plan) -> Dataspace:
+    """Return the dataspace that the files of public totals describe; undeclared levels are those
+    that they list.
+    """
+    files = [read_file(path, COUNT) for path in paths]
+    return read_exact(files, declared.features, declared.structural_zeros)
+
+
+def choose_schema(space: Dataspace | None, declared: Plan) -> Schema | None:
+    """Return the features of public totals, or else those that are declared with their levels, if
+    there are any.
+    """
+    if space is not None:
+        return space.schema
+    return Schema(declared.features, declared.structural_zeros) if declared.features else None
+
+
+def build_scope(
+    plan: Plan, data: str | None, options: Options, totals: Sequence[Path]
+) -> tuple[Scope, bool]:
+    """Return the scope of a plan, and whether all its totals are known.
+
+    It is read from the data; without them it follows from public totals and declared levels.
+    """
+    if data is not None:
+        with options.source(plan, data) as source:
+            return survey(plan, source)[0], True
+    space = read_totals(totals, plan) if totals else None
+    schema = choose_schema(space, plan)
+    if space is not None:
+        # What the files publish is exact, too, though no option names it: a(t) must know it.
+        more = [margin for margin in space.margins if not margin.is_within_any(plan.invariants)]
+        plan = evolve(plan, invariants=(*plan.invariants, *more))
+    for name in plan.names:
+        if schema is None or name not in {
+            part for feature in schema.features for part in feature.names
+        }:
+            raise InputError(
+                f"without data the levels of {name!r} must be declared: give --schema, --levels or"
+                " --totals with them"
+            )
+    assert schema is not None, "a plan names at least one feature"
+    if space is not None and all(space.publishes(margin) for margin in plan.invariants):
+        return public_scope(plan, space.restrict_features(plan.names)), True
+    return any_totals(plan, schema.restrict(plan.names)), False
 
 
 # --- plan files -----------------------------------------------------------------------------------

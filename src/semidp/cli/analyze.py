@@ -16,7 +16,6 @@ from typing import Annotated, Any
 import semidp.cli._options as o
 from semidp.cli._command import argument, command, flag, option
 from semidp.cli._output import grid, harmless, kind_and_a, print_json, print_rows
-from semidp.cli._totals import build_scope
 from semidp.errors import InputError, Refused
 from semidp.inference.records.table_proposal import ProposedTable, TableProposal, propose_tables
 from semidp.present.disclosure_words import brief_rows, review_totals
@@ -161,7 +160,7 @@ def analyze(
     if propose_tables:
         features = features_named(options)
         plan = pairs_planned(features, options)
-        scope, counted = build_scope(plan, data, options, totals or ())
+        scope, counted = o.build_scope(plan, data, options, totals or ())
         print_proposal(scope, counted, features, options, printing)
         return
     features, *more_tables = settings["table"] or [()]
@@ -176,7 +175,7 @@ def analyze(
         raise InputError("the totals are read from the data: give DATA or --totals, not both")
     # Built before the data are opened: a slip in a name should not cost a long read.
     plan = build_plan(settings, build_requests(Chosen(settings.choices())))
-    scope, invariants = build_scope(plan, data, options, totals or ())
+    scope, invariants = o.build_scope(plan, data, options, totals or ())
     budgets = (options.budget(),) if options.spends else REFERENCE
     document = analysis(scope, plan.tables[0].features, budgets, options.report_delta, invariants)
     given_away = review_totals(scope.dataspace) if invariants else None
@@ -479,7 +478,7 @@ def compare(
             plan = plan.with_budget(options.budget())
         with o.about_file(path):
             reading = options.with_held(held)
-            scope, invariants = build_scope(plan, data, reading, totals or ())
+            scope, invariants = o.build_scope(plan, data, reading, totals or ())
         printing.warn([f"{path}: {text}" for text in (*scope.warnings, *scope.disclosures)])
         with o.about_file(path):
             seen = forecast(calibrate(plan, scope))

@@ -10,7 +10,6 @@ import typer
 import semidp.cli._options as o
 from semidp.cli._command import argument, command, option
 from semidp.cli._output import naming_options, print_json, print_rows
-from semidp.cli._totals import read_totals
 from semidp.cli.release import ask_password
 from semidp.errors import InputError
 from semidp.present.release import Release
@@ -104,7 +103,7 @@ def _read_named(paths: list[Path], plan: Plan) -> Dataspace:
     """Read the totals that an approval names: those of the plan, and no others."""
     if plan.units is not None:
         raise InputError("--totals are not for plans of linked files: approve the plan alone")
-    space = read_totals(paths, plan)
+    space = o.read_totals(paths, plan)
     if {*space.margins} != {*normalize_margins(space.schema, plan.invariants)}:
         margins = "; ".join(map(str, plan.invariants)) or "no margin"
         raise InputError(f"--totals holds other totals than the plan publishes exactly: {margins}")

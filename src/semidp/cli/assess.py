@@ -37,7 +37,6 @@ from semidp.cli._output import (
     progress_bar,
     say,
 )
-from semidp.cli._totals import build_scope, read_totals
 from semidp.cli.guarantee import KNOWN, Exactness, Statement, report_statement
 from semidp.errors import InputError, Refused
 from semidp.promise.exact import count_noun, exact, plain
@@ -134,13 +133,13 @@ def _space(
     if data is not None:
         # only these two tables are counted: the joint one is never read
         plan = evolve(options.describe(), invariants=margins)
-        return build_scope(plan, data, options, ())[0].dataspace
+        return o.build_scope(plan, data, options, ())[0].dataspace
     # Files of totals are counted already: these options would change nothing there.
     if options.given.has("count", "from_table", "where", "read_as", "id"):
         raise InputError(
             "--count, --from, --where, --read-as and --id are about records: give DATA with them"
         )
-    space = read_totals(totals, options.describe())
+    space = o.read_totals(totals, options.describe())
     for margin in margins:
         for name in margin.names:
             if name not in space.schema.names:

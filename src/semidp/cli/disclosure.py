@@ -24,7 +24,6 @@ from semidp.assess.disclosure.table_files import (
 )
 from semidp.cli._command import argument, command, flag, option
 from semidp.cli._output import check_picture, print_json, print_rows, progress_bar
-from semidp.cli._totals import read_totals as read_total_files
 from semidp.errors import InputError
 from semidp.present.disclosure_words import disclosure_rows, width_figure
 from semidp.promise.exact import nonnegative
@@ -145,7 +144,7 @@ def _read_exact(
     if totals:
         if named or options.given["exact"]:
             raise InputError("give --totals alone, or DATA with --exact")
-        return PublishedCounts.from_dataspace(read_total_files(totals, options.describe()))
+        return PublishedCounts.from_dataspace(o.read_totals(totals, options.describe()))
     if len(named) != 1:
         raise InputError("--exact is read from one DATA: give one file, glob or address")
     plan = build_plan(options.given, ())

@@ -11,7 +11,6 @@ from attrs import evolve
 import semidp.cli._options as o
 from semidp.cli._command import command, flag, option
 from semidp.cli._output import append_hint, charge_said, echo
-from semidp.cli._totals import build_scope, choose_schema, read_totals
 from semidp.errors import InputError, SemidpError
 from semidp.present.release import Release
 from semidp.publish.folders import check_place
@@ -103,7 +102,7 @@ def _with_data(data: str, first: Plan, options: o.Options) -> "PlanForecasts":
         columns = source.columns()
     return PlanForecasts(
         columns,
-        lambda plan: build_scope(plan, data, options, ())[0],
+        lambda plan: o.build_scope(plan, data, options, ())[0],
         first,
         source=data,
         carry_out=carry_out,
@@ -113,8 +112,8 @@ def _with_data(data: str, first: Plan, options: o.Options) -> "PlanForecasts":
 def _without_data(first: Plan, totals: Sequence[Path]) -> "PlanForecasts":
     from semidp.present.explore.plan_forecasts import PlanForecasts
 
-    space = read_totals(totals, first) if totals else None
-    schema = choose_schema(space, first)
+    space = o.read_totals(totals, first) if totals else None
+    schema = o.choose_schema(space, first)
     if schema is None:
         raise InputError(
             "give DATA, or what is public without it: --schema FILE or --levels, and --totals FILE"
@@ -124,6 +123,6 @@ def _without_data(first: Plan, totals: Sequence[Path]) -> "PlanForecasts":
         first = evolve(first, invariants=space.margins)
     return PlanForecasts(
         schema.names,
-        lambda plan: build_scope(plan, None, o.Options(), totals)[0],
+        lambda plan: o.build_scope(plan, None, o.Options(), totals)[0],
         first,
     )

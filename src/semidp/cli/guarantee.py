@@ -14,7 +14,6 @@ import semidp.cli._options as o
 from semidp.assess.privacy_functions import OneRecord, name_curve
 from semidp.cli._command import argument, command, option, plain_defaults
 from semidp.cli._output import echo, grid, kind_and_a, print_json, print_rows, say
-from semidp.cli._totals import choose_schema, read_totals
 from semidp.errors import AdjacencyUnknown, InputError, Refused
 from semidp.present.release import Release
 from semidp.present.report.sentences import strength
@@ -257,11 +256,11 @@ def _scope(
             )
     if not margins and not totals:
         return _without_totals(reading, protection)
-    space = read_totals(totals, declared) if totals else None
+    space = o.read_totals(totals, declared) if totals else None
     published = space.margins if space is not None else ()
     every = list(dict.fromkeys([*margins, *published]))
     missing = [margin for margin in margins if not margin.is_within_any(published)]
-    schema = choose_schema(space, declared)
+    schema = o.choose_schema(space, declared)
     described = Dataspace.from_description("exact totals of " + ", ".join(map(str, every)))
     if reading is AdjacencyChoice.exchange:
         source = "one person and those who hand over published values"
@@ -556,7 +555,7 @@ def _join_totals(own: Dataspace, totals: Sequence[Path], declared: Plan) -> Data
     values = dict(zip(own.margins, own.totals, strict=True))
     if not totals:
         return Dataspace.from_totals(Schema(features, zeros), values, own.n)
-    told = read_totals(totals, Plan(features=features, structural_zeros=zeros))
+    told = o.read_totals(totals, Plan(features=features, structural_zeros=zeros))
     new = dict(zip(told.margins, told.totals, strict=True))
     # what both tell must agree, which `Release.under` checks; the finer of the two is kept
     return Dataspace.from_totals(told.schema, {**values, **new}, told.n)

@@ -6,8 +6,6 @@ second). A level that is the word for totals stands for all levels. Cells that a
 are not known.
 """
 
-import csv
-import io
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,13 +19,16 @@ from semidp.assess.disclosure.published_counts import (
     ReadingRules,
 )
 from semidp.errors import DataError, InputError
+from semidp.promise.documents import read_csv
 from semidp.promise.schema.features import Feature
 from semidp.promise.schema.margins import View
 from semidp.promise.schema.schema import Schema, StructuralZero, Table
+from semidp.promise.spaces.dataspace import Dataspace, Margin
 
 COUNT = "count"
 _CROSSED = "\\"
 _MOST_CELLS = 2**24
+_MOST_DIGITS = 18
 _TOTAL_WORDS = {"total", "totals", "all", "overall", "sum"}
 
 Row = tuple[dict[str, str], str]  # the levels of a cell, and what was published of it
@@ -43,45 +44,29 @@ class TableFile:
 
 
 def read_file(path: Path, count: str | None = None) -> TableFile:
-    """Return the rows of a CSV file; `count` names its column of counts, the last unless given."""
-    try:
-        text = Path(path).read_text(encoding="utf-8-sig")
-    except OSError:
-        raise InputError(f"there is no table {path}, or it cannot be read") from None
-    except UnicodeDecodeError:
-        raise DataError(f"the table {path} is not UTF-8 text") from None
-    return read_text(path.name, text, count)
+    """Return the rows of a CSV file; `count` names its column of counts, the last unless given.
 
-
-def read_text(name: str, text: str, count: str | None = None) -> TableFile:
-    """Return the rows of the text of a CSV file.
-
-    >>> read_text("t.csv", "ward\\\\ill,y,n\\nA,1,c\\n").rows
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = (Path(folder) / "t.csv").write_text("ward\\\\ill,y,n\\nA,1,c\\n")
+    ...     read_file(Path(folder) / "t.csv").rows
     (({'ward': 'A', 'ill': 'y'}, '1'), ({'ward': 'A', 'ill': 'n'}, 'c'))
     """
-    try:
-        lines = [line for line in csv.reader(io.StringIO(text), strict=True) if any(line)]
-    except csv.Error:
-        raise DataError(f"the table {name} is not a CSV file") from None
-    if len(lines) < 2:
-        raise DataError(f"the table {name} holds no row below its header")
-    header, *body = [[cell.strip() for cell in line] for line in lines]
-    if any(len(line) != len(header) for line in body):
-        raise DataError(f"a row of the table {name} has not as many cells as its header")
-    if len(set(header)) < len(header) or not all(header):
-        raise DataError(f"the table {name} needs a header of different names")
+    header, body = read_csv(path)
+    if not body:
+        raise DataError(f"the table {path.name} holds no row below its header")
     if _CROSSED in header[0]:
-        return _read_crossed(name, header, body)
+        return _read_crossed(path.name, header, body)
     column = count or (COUNT if COUNT in header else header[-1])
     if column not in header or len(header) < 2:
-        raise DataError(f"the table {name} needs columns of features and one of counts")
-    place = header.index(column)
+        raise DataError(f"the table {path.name} needs columns of features and one of counts")
     features = tuple(feature for feature in header if feature != column)
     rows = []
     for line in body:
-        levels = {name: level for name, level in zip(header, line, strict=True) if name != column}
-        rows.append((levels, line[place]))
-    return TableFile(name, features, tuple(rows))
+        levels = dict(zip(header, line, strict=True))
+        text = levels.pop(column)
+        rows.append((levels, text))
+    return TableFile(path.name, features, tuple(rows))
 
 
 def _read_crossed(name: str, header: list[str], body: list[list[str]]) -> TableFile:
@@ -118,7 +103,8 @@ def read_counts(
 
     Examples
     --------
-    >>> files = [read_text("t.csv", "ward\\\\ill,y,n,Total\\nA,c,4,6\\nB,3,c,5\\nTotal,5,6,11\\n")]
+    >>> lines = [["A", "c", "4", "6"], ["B", "3", "c", "5"], ["Total", "5", "6", "11"]]
+    >>> files = [_read_crossed("t.csv", ["ward\\\\ill", "y", "n", "Total"], lines)]
     >>> counts = read_counts(files, ReadingRules(suppressed=("c",), below=5), "Total")
     >>> [(known.view, known.lower.tolist()) for known in counts.tables]
     [((1, 1), [[1, 4], [3, 1]]), ((1, 0), [6, 5]), ((0, 1), [5, 6]), ((0, 0), 11)]
@@ -138,7 +124,22 @@ def _build_schema(
     features: Iterable[Feature],
     zeros: Iterable[StructuralZero],
 ) -> Schema:
-    declared = list(features)
+    """Return the features that files use, with the structural zeros among them."""
+    used = {name for file in files for name in file.features}
+    kept = [feature for feature in features if used & set(feature.names)]
+    new = _list_undeclared(files, kept, total)
+    empty = used - {name for feature in (*kept, *new) for name in feature.names}
+    if empty:
+        raise DataError(f"{sorted(empty)[0]!r} has no level but totals")
+    names = {name for feature in (*kept, *new) for name in feature.names}
+    inside = [zero for zero in zeros if names.issuperset(dict(zero.levels))]
+    return Schema([*kept, *new], inside)
+
+
+def _list_undeclared(
+    files: Sequence[TableFile], declared: Iterable[Feature], total: str | None
+) -> list[Feature]:
+    """Return the features that nobody declared: their levels are those that files list."""
     owned = {name for feature in declared for name in feature.names}
     levels: dict[str, dict[str, None]] = {}
     for file in files:
@@ -151,15 +152,7 @@ def _build_schema(
                     )
                 if level != total and name not in owned:
                     levels.setdefault(name, {})[level] = None
-    used = {name for file in files for name in file.features}
-    empty = used - owned - set(levels)
-    if empty:
-        raise DataError(f"{sorted(empty)[0]!r} has no level but totals")
-    kept = [feature for feature in declared if used & set(feature.names)]
-    kept += [Feature(name, list(labels)) for name, labels in levels.items()]
-    names = {name for feature in kept for name in feature.names}
-    inside = [zero for zero in zeros if names.issuperset(dict(zero.levels))]
-    return Schema(kept, inside)
+    return [Feature(name, list(labels)) for name, labels in levels.items()]
 
 
 def _read_tables(
@@ -235,6 +228,36 @@ def _locate(
     return [int(flat) for flat in np.ravel_multi_index(tuple(codes), part.shape)]
 
 
+def read_exact(
+    files: Sequence[TableFile],
+    features: Sequence[Feature] = (),
+    zeros: Iterable[StructuralZero] = (),
+) -> Dataspace:
+    """Return the dataspace of tables whose counts are all exact; cells that are not listed are 0.
+
+    Parameters
+    ----------
+    files
+        The tables, one for each margin.
+    features, zeros
+        Declared features and structural zeros. Levels of other features are those that the files
+        list.
+    """
+    schema = Schema((*features, *_list_undeclared(files, features, "")), zeros)
+    values: dict[Margin, Table] = {}
+    for file in files:
+        margin = Margin(*file.features)
+        # Either table may be out of date, and the totals decide how much noise is needed.
+        if margin in values:
+            raise InputError(f"two tables hold the exact totals of {margin}: keep one")
+        values[margin] = _sum_rows(file, schema.restrict(file.features), once=True)
+    space = Dataspace.from_totals(schema, values)
+    for margin, table in values.items():
+        if space.value(margin) != table:  # a margin within another is not kept, but must agree
+            raise DataError(f"the exact totals of {margin} contradict those of another table")
+    return space
+
+
 def read_records(file: TableFile, schema: Schema) -> Table:
     """Return whole records that somebody knows; a column ``count`` says how many each row is."""
     missing = [feature.name for feature in schema.features if feature.name not in file.features]
@@ -243,10 +266,18 @@ def read_records(file: TableFile, schema: Schema) -> Table:
             f"known records are whole: {file.name} has no column {missing[0]!r}; leave out totals"
             " by it, or give it"
         )
-    rows = [(levels, text) for levels, text in file.rows]
+    return _sum_rows(file, schema, once=False)
+
+
+def _sum_rows(file: TableFile, schema: Schema, *, once: bool) -> Table:
+    """Return the counts of all rows, each about a cell of a schema; with `once` about its own."""
     counts = np.zeros(schema.size, dtype=np.int64)
-    for cell, (_, text) in zip(_locate(file, schema, schema.grid.full, rows), rows, strict=True):
-        if not (text.isascii() and text.isdigit() and len(text) <= 12):
+    cells = _locate(file, schema, schema.grid.full, file.rows)
+    if once and len(set(cells)) < len(cells):
+        raise DataError(f"the table {file.name} gives one cell twice")
+    for cell, text in zip(cells, _texts(file.rows), strict=True):
+        # So many digits fit into 64 bits; other digits than ASCII are more likely a slip.
+        if not (text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS):
             raise DataError(f"a count of {file.name} is no whole number")
         counts[cell] += int(text)
     return Table(schema, counts.reshape(schema.shape))
@@ -254,13 +285,8 @@ def read_records(file: TableFile, schema: Schema) -> Table:
 
 def read_record_file(path: Path) -> TableFile:
     """Return a CSV file of records, one a row, or with a column ``count``."""
-    try:
-        text = Path(path).read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError):
-        raise InputError(f"there is no file of records {path}, or it cannot be read") from None
-    header, _, body = text.partition("\n")
-    names = next(csv.reader([header.strip()]), [])
-    if COUNT not in [name.strip() for name in names]:
-        lines = [line for line in body.splitlines() if line.strip()]
-        text = "\n".join([f"{header.strip()},{COUNT}", *(f"{line},1" for line in lines)])
-    return read_text(path.name, text, COUNT)
+    header, body = read_csv(path)
+    if COUNT in header:
+        return read_file(path, COUNT)
+    rows = [(dict(zip(header, line, strict=True)), "1") for line in body]
+    return TableFile(path.name, tuple(header), tuple(rows))
