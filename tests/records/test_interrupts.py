@@ -10,7 +10,7 @@ import pytest
 
 from semidp import Budget, Feature, InputError, Plan, Refused, Release, run
 from semidp.cli import run as command
-from semidp.cli.synthesize import first_interrupt
+from semidp.cli.records import first_interrupt
 from semidp.inference.records import record_assembly
 from semidp.inference.records.record_assembly import PublishedNumbers, synthesize_records
 from semidp.inference.records.record_search import Ending

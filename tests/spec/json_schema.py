@@ -15,7 +15,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
-from semidp.cli.json_schemas import SCHEMAS, load_schema
+from semidp.cli.demo import SCHEMAS, load_schema
 from semidp.promise.accounting import ledger
 from semidp.publish import plan, release_files
 

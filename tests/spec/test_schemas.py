@@ -12,7 +12,7 @@ import pytest
 
 import semidp
 from semidp.cli import run
-from semidp.cli.json_schemas import SCHEMAS, bundle_schema, load_schema
+from semidp.cli.demo import SCHEMAS, bundle_schema, load_schema
 from semidp.promise.accounting import ledger
 from semidp.promise.mechanisms.mechanism import Mechanism
 from semidp.publish.plan import Plan

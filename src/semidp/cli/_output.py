@@ -32,6 +32,7 @@ from semidp.promise.progress import Progress, silent
 from semidp.promise.spaces.adjacency import Adjacency
 from semidp.promise.tradeoff.function import Tradeoff
 from semidp.publish.pipeline import charge_note, charge_told
+from semidp.publish.results.texts import align_columns
 from semidp.publish.settings import name_options
 from semidp.publish.sources.conditions import quote_column
 from semidp.publish.sources.contract import mask_passwords
@@ -215,6 +216,20 @@ def grid(
     for name in last:
         table.add_column(name)
     return table
+
+
+def print_grid(table: Any) -> None:
+    """Print a table of `grid`; square brackets in it are no markup."""
+    from rich.console import Console
+
+    Console(highlight=False, markup=False).print(table)
+
+
+def print_columns(rows: Sequence[Sequence[str]], words: int = 1) -> None:
+    """Print lines with so many columns of words, and of numbers after them; and an empty line."""
+    for line in align_columns(rows, words):
+        echo(line)
+    echo()
 
 
 def print_json(document: dict[str, Any]) -> None:

@@ -39,23 +39,19 @@ from semidp.cli._output import (
     silence_stdout,
 )
 from semidp.cli.analyze import analyze, compare
-from semidp.cli.approve import check_approval, keys, sign
 from semidp.cli.assess import cell_keys, opendp, swap
 from semidp.cli.audit import audit
 from semidp.cli.census import ESTIMATE_EXAMPLES, census, estimate, reproduce
-from semidp.cli.demo import demo
+from semidp.cli.demo import demo, schema
 from semidp.cli.disclosure import disclosure
 from semidp.cli.explore import explore
 from semidp.cli.guarantee import guarantee
 from semidp.cli.intervals import intervals, model
-from semidp.cli.json_schemas import schema
-from semidp.cli.ledger import ledger
-from semidp.cli.microdata import microdata
-from semidp.cli.over_time import change, series
-from semidp.cli.release import check, combine, release, show
-from semidp.cli.resume import discard, resume
-from semidp.cli.synthesize import synthesize
+from semidp.cli.ledger import change, ledger, series
+from semidp.cli.records import microdata, synthesize
+from semidp.cli.release import combine, discard, release, resume
 from semidp.cli.test import association
+from semidp.cli.verify import check, check_approval, keys, show, sign
 from semidp.errors import SemidpError
 from semidp.promise.system import ENDING_SIGNALS
 from semidp.publish.statistics.protocol.statistic import statistic_settings

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 
 import semidp.cli._options as o
 from semidp.cli._command import argument, command, flag, option
-from semidp.cli._output import grid, harmless, kind_and_a, print_json, print_rows
+from semidp.cli._output import grid, harmless, kind_and_a, print_grid, print_json, print_rows
 from semidp.errors import InputError, Refused
 from semidp.inference.records.table_proposal import ProposedTable, TableProposal, propose_tables
 from semidp.present.disclosure_words import brief_rows, review_totals
@@ -500,10 +500,8 @@ def compare(
 
 
 def _print(plans: list[tuple[str, Outlook]]) -> None:
-    from rich.console import Console
-
     names = [harmless(name) for name, _ in plans]
     table = grid(["", *names], padding=(0, 2, 1, 0))
     for label, cells in comparison([seen for _, seen in plans]):
         table.add_row(harmless(label), *map(harmless, cells))
-    Console(highlight=False, markup=False).print(table)
+    print_grid(table)

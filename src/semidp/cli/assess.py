@@ -32,6 +32,7 @@ from semidp.cli._output import (
     found_out,
     grid,
     kind_and_a,
+    print_grid,
     print_json,
     print_rows,
     progress_bar,
@@ -251,8 +252,6 @@ class _Report:
         echo(f"worst      {_describe_stratum(self.assessment.worst)}")
 
     def _side_by_side(self, proved: Guarantee | None) -> None:
-        from rich.console import Console
-
         mu = self._mu
         columns = ["swapping", "Gaussian noise, same totals"]
         table = grid([""], columns)
@@ -273,7 +272,7 @@ class _Report:
         between = f"{worst.least_error:.2g} to {worst.most_error:.2g}"
         table.add_row("root mean square error of a cell", between, error)
         echo()
-        Console(highlight=False).print(table)
+        print_grid(table)
         echo()
         say(
             "Both keep the same totals exact. The noise is scaled to the same advantage; elsewhere"

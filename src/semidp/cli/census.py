@@ -32,8 +32,10 @@ from semidp.cli._output import (
     in_place,
     naming_options,
     notice,
+    print_grid,
     print_json,
     progress_bar,
+    say,
 )
 from semidp.errors import InputError
 from semidp.promise.documents import read_csv, read_document
@@ -236,8 +238,6 @@ def _queries() -> Any:
 
 
 def _print(table: Tidy, effective: Guarantee) -> None:
-    from rich.console import Console
-
     from semidp.applications import census_studies as study
 
     shares = grid(("tables", "setting", "level"), ("k", "rho", *EPSILONS))
@@ -252,32 +252,31 @@ def _print(table: Tidy, effective: Guarantee) -> None:
         shares.add_row(*shown, str(row["a"]), f"{float(row['rho']):.4f}", *_epsilons(row))
         before = group
     paper = table.where(tables="persons", setting="rounded", level="all", a=2).records()
-    console = Console(highlight=False)
-    console.print("The 2020 Census redistricting file (P.L. 94-171).")
-    console.print(
+    say("The 2020 Census redistricting file (P.L. 94-171).")
+    say(
         "Any k records at once (ball). k = 1: as announced; 2: with exact states; 3: with one more"
         " exact margin."
     )
-    console.print(
+    say(
         "Epsilon at delta = 1e-10, three times: by the formula of the paper; tight for zCDP, which"
         " is proved for the discrete noise of the production run; exact for Gaussian noise.\n"
     )
-    console.print(shares)
-    console.print(
+    print_grid(shares)
+    say(
         "\nWhat one move costs in the persons file (P.L. 94-171): rho rounded up, epsilon of rho"
         " itself.\n"
     )
-    console.print(_moves([*paper, *nominal]))
-    console.print(
+    print_grid(_moves([*paper, *nominal]))
+    say(
         "\nUnder exchange, by level and query, if the production shares by query hold (each query:"
         " --format json):\n"
     )
-    console.print(_queries())
+    print_grid(_queries())
     exchange = study.exchange_guarantee()
-    console.print(f"\nBall, rho = 10.24. {effective.explain()}\n", markup=False)
-    console.print(f"Exchange, rho = 5.12. {exchange.explain().protected}\n", markup=False)
+    say(f"\nBall, rho = 10.24. {effective.explain()}\n")
+    say(f"Exchange, rho = 5.12. {exchange.explain().protected}\n")
     for note in study.NOTES:
-        console.print(f"- {note}", markup=False)
+        say(f"- {note}")
 
 
 ESTIMATE_EXAMPLES = (
@@ -383,15 +382,13 @@ def _print_estimates(
 
 
 def _print_areas(estimates: "CensusEstimates") -> None:
-    from rich.console import Console
-
     table = grid(("area", "people"), ("estimate", "standard error", "low", "high"))
     shown = set(estimates.names[:_SHOWN])
     for name, people, value, error, low, high in estimates.rows():
         if name in shown and people in ("all", "adults, all"):
             label = "all" if people == "all" else "adults"
             table.add_row(name, label, f"{value:.1f}", f"{error:.2f}", f"{low:.1f}", f"{high:.1f}")
-    Console(highlight=False).print(table)
+    print_grid(table)
     if len(estimates.names) > _SHOWN:
         echo(f"… and {len(estimates.names) - _SHOWN} more areas: --out DIR writes all of them")
 

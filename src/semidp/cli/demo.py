@@ -1,16 +1,20 @@
-"""``semidp demo``: a first release of real data, or the small file that README uses."""
+"""``semidp demo`` and ``schema``, from data of the package: a first release of real data (or the
+small file that README uses), and the JSON Schema of a file that semidp writes.
+"""
 
+import json
 import shlex
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 from attrs import asdict
 
 import semidp.cli._options as o
-from semidp.cli._command import command, option
+from semidp.cli._command import argument, command, option
 from semidp.cli._output import echo, in_place, print_json
 from semidp.cli.release import release
-from semidp.errors import InputError, Occupied
+from semidp.errors import InputError, Occupied, did_you_mean
 from semidp.promise.files import replace_file
 from semidp.publish.release_files import REPORT
 
@@ -97,3 +101,49 @@ def _write_people(path: Path, printing: o.Printing) -> None:
         print_json({"written": str(path), "records": _PEOPLE})
     elif not printing.silent:
         echo(f"written    {path}: {_PEOPLE} invented people\n\nTry:\n  {shlex.join(words)}")
+
+
+SCHEMAS = ("plan", "release", "ledger", "totals")
+"""What there is a schema of; a file of this name and the ending ``.schema.json`` is in the
+package."""
+
+
+@command
+def schema(
+    *,
+    of: str = argument("plan, release, ledger or totals.", "FILE"),
+) -> None:
+    """Print the JSON Schema (draft 2020-12) of a plan, release.json, a ledger or exact totals.
+
+    The schemas that it refers to are part of what is printed, so that any validator can use it.
+    """
+    if of not in SCHEMAS:
+        meant = did_you_mean(of, SCHEMAS)
+        listed = ", ".join(SCHEMAS)
+        raise InputError(f"there is no schema of {of[:40]!r}{meant}; there are {listed}")
+    echo(json.dumps(bundle_schema(of), indent=2, ensure_ascii=False))
+
+
+def load_schema(name: str) -> dict[str, Any]:
+    """Return a schema as it is in the package.
+
+    >>> load_schema("ledger")["$id"]
+    'ledger.schema.json'
+    """
+    text = (files("semidp") / "data" / "schemas" / f"{name}.schema.json").read_text("utf-8")
+    document: dict[str, Any] = json.loads(text)
+    return document
+
+
+def bundle_schema(name: str) -> dict[str, Any]:
+    """Return a schema with all others that it refers to among its definitions, by their names.
+
+    >>> [key for key in bundle_schema("ledger")["$defs"] if key.endswith(".json")]
+    ['totals.schema.json']
+    """
+    schema = load_schema(name)
+    needed = [one for one in SCHEMAS if f'"{one}.schema.json' in json.dumps(schema)]
+    for one in needed:
+        if one != name:
+            schema["$defs"][f"{one}.schema.json"] = load_schema(one)
+    return schema

@@ -13,7 +13,7 @@ from attrs import frozen
 import semidp.cli._options as o
 from semidp.assess.privacy_functions import OneRecord, name_curve
 from semidp.cli._command import argument, command, option, plain_defaults
-from semidp.cli._output import echo, grid, kind_and_a, print_json, print_rows, say
+from semidp.cli._output import echo, grid, kind_and_a, print_grid, print_json, print_rows, say
 from semidp.errors import AdjacencyUnknown, InputError, Refused
 from semidp.present.release import Release
 from semidp.present.report.sentences import strength
@@ -388,8 +388,6 @@ def _grown(stated: Tradeoff, records: int) -> Fraction | None:
 
 
 def _print(document: dict[str, Any], claim: Statement, real: Guarantee) -> None:
-    from rich.console import Console
-
     a, stated = real.adjacency.a, claim.stated
     target = document["report_delta"]
     table = grid([""], ["as stated", report_words(real.adjacency).column])
@@ -404,9 +402,8 @@ def _print(document: dict[str, Any], claim: Statement, real: Guarantee) -> None:
         table.add_row(f"epsilon at delta {plain(target)}, formula of the paper", *digits)
     tight = (document["stated"]["epsilon_tight"], document["epsilon_tight"])
     table.add_row(f"epsilon at delta {plain(target)}, tight", *map(_up, tight))
-    console = Console(highlight=False)
-    console.print(table)
-    console.print(f"\na = {a}: {document['a_from']}\n", markup=False)
+    print_grid(table)
+    say(f"\na = {a}: {document['a_from']}\n")
     if claim.read_as is not None:
         other = next(one for one in OneRecord if one is not claim.read_as)
         grouped = other.group(stated, a)
@@ -417,11 +414,8 @@ def _print(document: dict[str, Any], claim: Statement, real: Guarantee) -> None:
         )
     if document["also_for"] is not None:
         pairs = Adjacency.from_json(document["also_for"]).words.pairs
-        console.print(
-            f"The same numbers hold for {pairs}: the stated guarantee was grouped by {a}.\n",
-            markup=False,
-        )
-    console.print(str(real.explain()), markup=False)
+        say(f"The same numbers hold for {pairs}: the stated guarantee was grouped by {a}.\n")
+    say(str(real.explain()))
 
 
 def _rho(curve: Tradeoff) -> Fraction | None:

@@ -8,7 +8,15 @@ from typing import Any
 
 import semidp.cli._options as o
 from semidp.cli._command import argument, command, flag, option
-from semidp.cli._output import echo, grid, harmless, print_json, print_rows
+from semidp.cli._output import (
+    echo,
+    grid,
+    harmless,
+    print_columns,
+    print_grid,
+    print_json,
+    print_rows,
+)
 from semidp.errors import InputError
 from semidp.inference.answers import IntervalEstimate, TableIntervals
 from semidp.inference.area_sums import area_intervals, read_area_rows, sum_intervals, sum_rows
@@ -22,8 +30,8 @@ from semidp.present.release import Release
 from semidp.promise.exact import exact, plain
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.publish.recheck import load_consistent
-from semidp.publish.results.texts import align_columns, end_texts, p_value_text, rounded_text
-from semidp.publish.statistics.protocol.statistic import split_names
+from semidp.publish.results.texts import end_texts, p_value_text, rounded_text
+from semidp.publish.statistics.setting import split_names
 
 
 @command
@@ -184,15 +192,13 @@ def intervals(
 
 
 def _print_areas(answers: dict[str, IntervalEstimate], called: str) -> None:
-    from rich.console import Console
-
     table = grid((called,), ("estimate", "standard error", "low", "high"))
     for name, answer in answers.items():
         error = answer.standard_error
         numbers = [rounded_text(answer.value, error), rounded_text(error, error)]
         ends = end_texts({"low": answer.low, "high": answer.high}, error)
         table.add_row(harmless(name), *numbers, *ends)
-    Console(highlight=False, markup=False).print(table)
+    print_grid(table)
     level = plain(exact(next(iter(answers.values())).level))
     echo(
         f"\nEach interval holds by itself, at level {level}; it covers noise, exact by simulation."
@@ -230,8 +236,6 @@ def _print_weighted(
     folder: Path, strata: Path, level: float, design: bool, printing: o.Printing
 ) -> None:
     """Print weighted totals, shares and means."""
-    from rich.console import Console
-
     release = load_consistent(Release, folder)
     population = read_strata(strata)
     weighted = weighted_estimates(release, population, level=level, design=design)
@@ -248,12 +252,12 @@ def _print_weighted(
             numbers.append(rounded_text(one.design_error, error))
         numbers += end_texts({"lower": one.lower, "upper": one.upper}, error)
         shown.add_row(harmless(one.statistic), one.kind, harmless(str(one.labels)), *numbers)
-    Console(highlight=False, markup=False).print(shown)
+    print_grid(shown)
     of_whom = "the population" if design else "these records, weighted"
     lines = [("about", f"{of_whom}; {level:.0%} intervals")]
     if design and any(one.kind == "mean" for one in weighted):
         lines.append(("sample", "of a mean: the largest error that its bounds allow"))
-    print_rows(lines, width=10)
+    print_rows(lines)
 
 
 def _print_posterior(
@@ -295,15 +299,7 @@ def _print_cells(names: list[str], cells: list[tuple[Any, ...]]) -> None:
         error = _approximate_error(low, high)
         ends = end_texts({"low": low, "high": high}, error)
         rows.append([*cell[:-3], rounded_text(value, error), *ends])
-    widths = []
-    for column in zip(names, *rows, strict=True):
-        widths.append(max(len(str(text)) for text in column))
-    for row in [names, *rows]:
-        labels, numbers = row[:-3], row[-3:]
-        parts = [f"{text:<{width}}" for text, width in zip(labels, widths, strict=False)]
-        parts += [f"{text:>{width}}" for text, width in zip(numbers, widths[-3:], strict=True)]
-        echo("  ".join(parts))
-    echo()
+    print_columns([names, *rows], words=len(names) - 3)
 
 
 def _approximate_error(low: float, high: float) -> float:
@@ -384,9 +380,7 @@ def _print(answer: TableModel) -> None:
         estimate = (rounded_text(value, error), rounded_text(error, error))
         lower, upper = end_texts({"low": low, "high": high}, error)
         rows.append((name, *estimate, lower, upper, f"{p:.3g}"))
-    for line in align_columns(rows):
-        echo(line)
-    echo()
+    print_columns(rows)
     value_name = "rate" if answer.kind == "logistic" else "count"
     fitted = [("fitted", value_name, "low", "high")]
     for *labels, value, low, high in answer.fitted:
@@ -394,9 +388,7 @@ def _print(answer: TableModel) -> None:
         error = (high - low) / 4
         lower, upper = end_texts({"low": low, "high": high}, error)
         fitted.append((", ".join(labels), rounded_text(value, error), lower, upper))
-    for line in align_columns(fitted):
-        echo(line)
-    echo()
+    print_columns(fitted)
     for test in answer.terms:
         echo(f"without {test.term}: {_wald(test)}")
     if answer.against is not None:

@@ -1,10 +1,10 @@
-"""``semidp release``, ``show``, ``check`` and ``combine``: the main job, its result again, what
-the checker says of it, one release from several.
+"""``semidp release``, ``resume``, ``discard`` and ``combine``: the main job, finished or written
+off where it ended early, and one release from several.
 """
 
+import contextlib
 import os
 import shlex
-import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -15,7 +15,7 @@ import typer
 from attrs import evolve
 
 import semidp.cli._options as o
-from semidp.cli._command import argument, command, flag, option
+from semidp.cli._command import argument, command, option
 from semidp.cli._output import (
     charge_said,
     echo,
@@ -23,23 +23,25 @@ from semidp.cli._output import (
     in_place,
     interrupt_notes,
     naming_options,
+    print_grid,
     print_json,
     print_rows,
     progress_bar,
     watch_folder,
 )
 from semidp.errors import InputError
-from semidp.present.card import ReleaseCard, describe_release
 from semidp.present.disclosure_words import disclosure_notice
 from semidp.present.dry_run import DryRun, found_budget, rehearse
 from semidp.present.release import Release
 from semidp.present.report.place_sections import list_unmatched_places
 from semidp.present.report.sentences import cautions, summary, together_disclosed, weakness
-from semidp.promise.files import replace_file
+from semidp.promise.accounting.ledger import Ledger
+from semidp.promise.files import may_exist
 from semidp.promise.guarantee import Scope
 from semidp.promise.progress import Progress
 from semidp.promise.spaces.linked import UNIT
-from semidp.publish.folders import check_place, is_unfinished
+from semidp.publish.approval import Approval
+from semidp.publish.folders import Unfinished, check_place, discard_unfinished, is_unfinished
 from semidp.publish.pipeline import RunOptions, run_plan
 from semidp.publish.plan import Plan
 from semidp.publish.plan_settings import (
@@ -47,22 +49,14 @@ from semidp.publish.plan_settings import (
     build_run_options,
     open_data,
     password_of_environment,
-    read_places,
     with_targets,
 )
-from semidp.publish.recheck import Recheck, load_consistent, recheck
-from semidp.publish.release_files import REPORT, read_release_document, release_files
-from semidp.publish.resources import declared_needs, refuse_map
-from semidp.publish.results.place_maps import PlaceMap
+from semidp.publish.recheck import load_consistent
+from semidp.publish.release_files import REPORT, release_files
+from semidp.publish.resources import declared_needs
 from semidp.publish.settings import DESCRIBING, SPENDING, Given, name_options
-from semidp.publish.signing import Approval
-from semidp.publish.signing import verify as verify_signature
 from semidp.publish.sources.opening import Source, local_paths
 from semidp.publish.statistics.protocol.statistic import Chosen, build_requests, statistic_settings
-
-_SHOWN_FIELDS = 4  # of those that are taken on trust, in print
-DISAGREES = 1
-"""The exit code where a release or a ledger contradicts what it should follow from."""
 
 
 @command
@@ -238,107 +232,6 @@ def carry_out(
         return run_plan(Release, plan, source, options, partition), told
 
 
-@command
-def show(
-    *,
-    folder: Path = o.RELEASE,
-    verify: Path | None = option(
-        "First verify the signature with this public key of minisign.", "KEY.pub"
-    ),
-    map: Path | None = o.MAP,
-    map_key: o.Text = o.MAP_KEY,
-    page: Path | None = option(
-        "Write the report with these maps to this file, outside of the release.", "HTML"
-    ),
-    card: bool = flag(
-        "--card",
-        "Print a card instead: what NIST SP 800-226 asks about a privacy claim, and an entry for"
-        " the public registry of deployments. What only you know is left blank.",
-    ),
-    printing: o.Printing,
-) -> None:
-    """Print what a release holds and guarantees.
-
-    What it states is computed again from its plan, its exact totals and its noisy values; where
-    something does not follow, that is said, and the exit code is 1. What nothing follows from is
-    listed as taken on trust: a signature says whose word it is.
-    """
-    if verify is not None:
-        # First: nothing of a folder that somebody has changed should be read, or printed.
-        verify_signature(folder, verify)
-    done = Release.load(folder)
-    rechecked = recheck(done, read_release_document(folder), folder)
-    more: dict[str, Any] = {
-        "disagreements": list(rechecked.disagreements),
-        "taken_on_trust": [trust.to_json() for trust in rechecked.trusted],
-        "verified": verify is not None,
-    }
-    places = read_places(Given({"map": map, "map_key": map_key}))
-    _check_page(folder, page, places)
-    if card:
-        if places is not None:
-            raise InputError("a card has no map: ask for one of them")
-        _print_card(
-            describe_release(done, rechecked, None if verify is None else str(verify)), printing
-        )
-        return
-    if places is not None:
-        refuse_map(places, done.scope.dataspace)
-    print_release(done, printing, str(folder / REPORT), word="report", **more)
-    _draw_page(done, page, places)
-    if not printing.json:
-        signed = [] if verify is None else [("signed", f"every file, by the key {verify}")]
-        wrong = [("disagrees", sentence) for sentence in rechecked.disagreements]
-        drawn = [] if page is None else [("written", str(page))]
-        print_rows([*drawn, *signed, *wrong, *_on_trust(rechecked, verify)])
-    if rechecked.disagreements:
-        raise typer.Exit(DISAGREES)
-
-
-def _print_card(card: ReleaseCard, printing: o.Printing) -> None:
-    """Print a card; the release may be one that contradicts itself."""
-    if printing.json:
-        print_json(card.to_json())
-    else:
-        echo(card.markdown())
-    if card.faults:
-        raise typer.Exit(DISAGREES)
-
-
-def _check_page(folder: Path, page: Path | None, places: PlaceMap | None) -> None:
-    """Refuse a map without a page or a page without a map, and a page that may not be written."""
-    if (page is None) != (places is None):
-        raise InputError(
-            "--map FILE and --page HTML go together: the report with maps is a page of its own"
-        )
-    # A file more in the folder would be one that release.json does not list.
-    if page is not None and (folder.resolve() in page.resolve().parents or page.exists()):
-        raise InputError("choose a --page that is not there yet, outside of the release")
-
-
-def _draw_page(done: Release, page: Path | None, places: PlaceMap | None) -> None:
-    """Write the report with maps to a file outside of the release, which stays as it is."""
-    if page is None:
-        return
-    mapped = replace(done, presentation=replace(done.presentation, places=places))
-    replace_file(page, mapped.report_html(), force=False)
-
-
-def _on_trust(found: Recheck, key: Path | None) -> list[tuple[str, str]]:
-    """Say what was not computed again, and whose word it is."""
-    whose = "unverified word of whoever made this folder"
-    if key is not None:
-        whose = f"word of whoever holds the key {key}"
-    rows = [("on trust", f"nothing here confirms the following; it is the {whose}:")]
-    for trust in found.trusted:
-        shown = ", ".join(trust.fields[:_SHOWN_FIELDS])
-        further = len(trust.fields) - _SHOWN_FIELDS
-        rows.append(
-            ("", f"- {trust.what} ({shown}{f' and {further:,} more' if further > 0 else ''})")
-        )
-    return rows
-
-
 def _unfinished_text(out: Path) -> str | None:
     """Say of an interrupted release how to go on with it."""
     if not is_unfinished(out):
@@ -430,8 +323,6 @@ def combine(
 
 
 def _print_combination(combination: Release, out: Path) -> None:
-    from rich.console import Console
-
     table = grid(("table",), ("before", "together"))
     for one in combination.tables:
         errors = []
@@ -446,46 +337,158 @@ def _print_combination(combination: Release, out: Path) -> None:
         label = whose + " × ".join(one.schema.names)
         table.add_row(label, f"{min(errors):.4g}", f"{largest:.4g}")
     if combination.tables:
-        console = Console(highlight=False)
-        console.print(
-            "Largest standard error of a cell: of the best release, and of all together.\n"
-        )
-        console.print(table)
-        echo("")
+        echo("Largest standard error of a cell: of the best release, and of all together.\n")
+        print_grid(table)
+        echo()
     echo(summary(combination, str(out / REPORT)))
 
 
-CHECKER = Path(__file__).parent.parent / "checker" / "semidp_check.py"
+OUT = argument("The folder that the release was to be written to.", "OUT")
 
 
 @command
-def check(
+def resume(
     *,
-    folder: Path = o.RELEASE,
-    seconds: float = option("How long to list datasets and to hunt for a pair.", "N", default=10.0),
+    out: Path = OUT,
+    data: str | None = argument(
+        "The data, if some parts were not measured and no local file holds them.",
+        "[DATA]",
+        None,
+    ),
+    ledger: Path | None = option("The ledger of the release, if it was moved."),
+    # what it was begun with says how its files are read
     printing: o.Printing,
 ) -> None:
-    """Recompute what a release guarantees, from the definitions alone. Exit code 0: confirmed, 1:
-    false, 3: weaker than stated, or not covered.
+    """Finish a release that was killed or failed: nothing is drawn or charged a second time.
 
-    The checker reads the plan, the exact totals, the laws of the noise and the stated guarantee
-    from release.json. It does not ask whether the files follow from the noise (`semidp show` does),
-    nor whether the guarantee was charged (`semidp ledger --check`).
+    Measurements are stored before anything is published, so a release in one piece needs no
+    data. A release by parts reads the parts again that were not measured; their records must be
+    the same.
     """
-    if not seconds > 0:
-        raise InputError(f"--seconds takes a number above 0, not {seconds:g}")
-    options = [str(folder), "--seconds", repr(seconds), "--format", printing.format.value]
-    done = subprocess.run(
-        [sys.executable, "-S", "-I", str(CHECKER), *options],
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        check=False,
+    left = Unfinished.from_notes(out)
+    if left is None:
+        raise InputError(f"there is no unfinished {out} to go on with")
+    noted = left.read_notes()
+    said = noted.get("command") or {}
+    if not isinstance(said, dict):
+        raise InputError(f"the note of the unfinished {out} is damaged: discard it")
+    book = o.open_ledger(_find_ledger(noted, said, ledger), printing.quiet)
+    approval = None
+    if said.get("approved") is not None:
+        approval = Approval(Path(said["plan"]), Path(said["approved"]))
+        approval.check_plan(Plan.from_json(noted["asked"]))
+    begun = Given({"seed": said.get("seed"), "sign": said.get("sign")})
+    options = replace(
+        build_run_options(begun, password=ask_password),
+        ledger=book,
+        out=out,
+        force=noted.get("force") is True,
+        jobs=said.get("jobs") or 1,
+        resume=True,
     )
-    if done.returncode == 2:
-        raise InputError(done.stderr.strip().removeprefix("semidp_check: "))
-    if done.returncode not in (0, 1, 3):
-        raise RuntimeError("the checker ended with an error of its own")
-    echo(done.stdout.rstrip("\n"))
-    if done.returncode:
-        raise typer.Exit(done.returncode)
+    with progress_bar(printing.quiet) as progress, _open_records(noted, said, data) as source:
+        done, told = carry_out(None, source, options, None, printing, progress, approval)
+    with in_place(f"the release {out}"):
+        if not printing.silent:
+            print_release(done, printing, str(out / REPORT), told)
+            if done.plan.microdata is not None and not printing.json:
+                again = f"semidp synthesize {shlex.quote(str(out))} --out people.csv"
+                print_rows([("records", f"{again} writes them at no further cost")])
+
+
+def _find_ledger(noted: Any, said: dict[str, Any], given: Path | None) -> Path | None:
+    """Return the ledger that a run was begun with; None where it had none."""
+    if given is not None:
+        return given
+    if noted.get("ledger") is None and noted.get("charging") is None:
+        return None
+    path = said.get("ledger")
+    if path is None:
+        raise InputError("the release was begun with a ledger: give it, with --ledger FILE")
+    return Path(path)
+
+
+def _open_records(
+    noted: Any, said: dict[str, Any], given: str | None
+) -> contextlib.AbstractContextManager[Any]:
+    """Open the records of a run that has not measured all of them; yields None for one that has."""
+    if noted.get("measured") is True and noted.get("partition") is None:
+        return contextlib.nullcontext()
+    data = said.get("data") if given is None else given
+    if data is None:
+        raise InputError(
+            "not all of this release is measured: give its records again, after the folder"
+        )
+    plan = Plan.from_json(noted["asked"])
+    begun = Given({name: said.get(name) for name in (*o.FILES, "units")})
+    return open_data(begun, plan, data)
+
+
+@command
+def discard(
+    *,
+    out: Path = OUT,
+    ledger: Path | None = option("The ledger of the release, if it was moved."),
+    printing: o.Printing,
+) -> None:
+    """Write off a release that was not finished: remove what it has left, and tell its ledger.
+
+    What was charged stays charged: noise may have been drawn and seen.
+    """
+    noted: Any = {}
+    numbers: list[int] = []
+
+    def write_off(note: Any) -> None:
+        # Before anything is removed: what could not be written off can be discarded again.
+        said = note.get("command") or {}
+        path = ledger or (Path(said["ledger"]) if said.get("ledger") else None)
+        if path is not None and may_exist(path):
+            numbers.extend(Ledger(path).write_off(str(out.absolute()), note.get("run")))
+
+    if is_unfinished(out) or ledger is None:
+        noted = discard_unfinished(out, write_off)
+    else:
+        write_off({})
+    if not noted and not numbers:
+        raise InputError(f"{ledger} has no charge for {out} that no release has claimed")
+    charged = bool(numbers) or noted.get("ledger") is not None
+    if printing.json:
+        print_json({"discarded": str(out), "charged": charged, "written_off": numbers})
+        return
+    stands = "; what it was charged stays charged" if charged else ""
+    echo(f"discarded  what was unfinished of {out}: nothing was released{stands}")
+
+
+def _is_left(place: Path, run_name: str) -> bool:
+    """Whether what is unfinished at a place is of one run; what cannot be read may be."""
+    try:
+        left = Unfinished.from_notes(place)
+    except InputError:
+        return True
+    return left is not None and left.run_name == run_name
+
+
+def explain_unclaimed(book: Ledger) -> list[dict[str, Any]]:
+    """Return the charges of a ledger that no release has claimed, each with how it is finished or
+    written off.
+    """
+    unclaimed = []
+    for number, charge in enumerate(book.account().charges, start=1):
+        run = charge.run or {}
+        place = run.get("place")
+        is_busy = place is not None and is_unfinished(place)
+        left = place is not None and is_busy and _is_left(Path(place), run["name"])
+        is_open = charge.run is not None and run["measured"] is None
+        if run.get("written_off") is True or not (is_open or left):
+            continue
+        folder, file = shlex.quote(str(place)), shlex.quote(str(book.path))
+        if place is None:
+            how = "it was kept in no folder, and cannot be finished"
+        elif left:
+            how = f"semidp resume {folder} finishes it, semidp discard {folder} writes it off"
+        else:
+            how = f"nothing of it is left: semidp discard {folder} --ledger {file} writes it off"
+            if is_busy:  # it would be discarded, too
+                how += ", once the unfinished release there is finished"
+        unclaimed.append({"number": number, "label": charge.label, "place": place, "how": how})
+    return unclaimed

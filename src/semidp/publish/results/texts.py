@@ -133,8 +133,8 @@ def share_text(share: float) -> str:
     return f"{share:.0%}"
 
 
-def align_columns(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return the lines of a list for a terminal: the first column is words, the others numbers.
+def align_columns(rows: Sequence[Sequence[str]], words: int = 1) -> list[str]:
+    """Return the lines of a list for a terminal: the first columns are words, the others numbers.
 
     >>> print("\\n".join(align_columns([("table", "cells"), ("sex-age", "12")])))
     table    cells
@@ -142,9 +142,12 @@ def align_columns(rows: Sequence[Sequence[str]]) -> list[str]:
     """
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = []
-    for first, *later_cells in rows:
-        cells = [first.ljust(widths[0])]
-        cells += [text.rjust(width) for text, width in zip(later_cells, widths[1:], strict=True)]
+    for row in rows:
+        padded = zip(row, widths, strict=True)
+        cells = [
+            text.ljust(width) if place < words else text.rjust(width)
+            for place, (text, width) in enumerate(padded)
+        ]
         lines.append("  ".join(cells))
     return lines
 
