@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from semidp.assess.disclosure.conforming import ConformingTables
-from semidp.assess.disclosure.program_bounds import Effort
+from semidp.assess.disclosure.program_bounds import ConformingTables, Effort
 from semidp.assess.disclosure.published_counts import UNBOUNDED, KnownTable, PublishedCounts
 from semidp.promise.schema.features import Feature
 from semidp.promise.schema.schema import Schema, Table

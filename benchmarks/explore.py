@@ -18,7 +18,7 @@ from starlette.testclient import TestClient
 from semidp import Feature, Plan, Schema, Table, prepare
 from semidp.present.explore.controls import LADDER
 from semidp.present.explore.explorer_page import application
-from semidp.present.explore.plan_forecasts import PlanForecasts
+from semidp.present.forecasts import PlanForecasts
 from semidp.promise.tradeoff.budget import Budget
 
 TARGET = 0.2

@@ -12,9 +12,9 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_overloads, overload
 
+from semidp.assess.disclosure.findings import Disclosure, read_totals
 from semidp.assess.disclosure.program_bounds import Effort
 from semidp.assess.disclosure.published_counts import PublishedCounts, ReadingRules
-from semidp.assess.disclosure.review import Disclosure, read_totals
 from semidp.assess.disclosure.table_files import (
     TableFile,
     read_counts,

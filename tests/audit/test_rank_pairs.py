@@ -11,7 +11,7 @@ from scipy.special import logsumexp
 
 from semidp.assess import audit_mechanism, choose_pair
 from semidp.assess.attack import Audit, with_less_noise
-from semidp.assess.rank_pairs import worst_histograms
+from semidp.assess.pairs import worst_histograms
 from semidp.promise.mechanisms.exponential import (
     ExponentialMechanism,
     RankSpace,

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from semidp.applications.naive import published_noise
+from semidp.applications.study import published_noise
 from semidp.assess import Pair, audit_mechanism, worst_pair
 from semidp.assess.attack import Draws
 from semidp.promise.mechanisms.additive import (

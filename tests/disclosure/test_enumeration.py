@@ -11,14 +11,13 @@ import numpy as np
 import pytest
 
 from semidp.assess.disclosure import closed_bounds, conforming
-from semidp.assess.disclosure.conforming import ConformingTables
 from semidp.assess.disclosure.findings import (
     Answer,
     CertainFindings,
     DisclosureStatement,
     FindingKind,
 )
-from semidp.assess.disclosure.program_bounds import Effort
+from semidp.assess.disclosure.program_bounds import ConformingTables, Effort
 from semidp.assess.disclosure.published_counts import KnownTable, PublishedCounts, ReadingRules
 from semidp.promise.schema.features import Feature
 from semidp.promise.schema.margins import Counts, View, junction_order

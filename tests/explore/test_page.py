@@ -19,12 +19,11 @@ from starlette.testclient import TestClient
 
 from semidp import Budget, Feature, InputError, Ledger, Plan, Schema, Table, prepare
 from semidp.cli._options import Options
-from semidp.cli.explore import _with_data, _without_data
+from semidp.cli.analyze import _with_data, _without_data
 from semidp.present.explore.controls import LADDER, Controls, laid_out, variants
 from semidp.present.explore.explorer_page import Page, application, check_typed
-from semidp.present.explore.plan_forecasts import PlanForecasts
+from semidp.present.forecasts import PlanForecasts, forecast
 from semidp.present.release import Release
-from semidp.present.report.sentences import forecast
 from semidp.promise.guarantee import Scope
 from semidp.promise.schema.outcome import Outcome
 from semidp.promise.spaces.dataspace import Margin
@@ -545,7 +544,7 @@ def test_the_desk_keeps_scopes_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is kept for one plan is never used for another that publishes something else, also where
     little is kept.
     """
-    monkeypatch.setattr("semidp.present.explore.plan_forecasts.KEPT", 2)
+    monkeypatch.setattr("semidp.present.forecasts.KEPT", 2)
     features = [Feature("sex", "fm"), Feature("region", "ns")]
     table = Table(Schema(features), [[3, 5], [7, 11]])
     desk = PlanForecasts(("sex", "region"), lambda plan: prepare(plan, table).scope, Plan())

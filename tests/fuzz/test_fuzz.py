@@ -570,7 +570,7 @@ def page(place: Path) -> Iterator[TestClient]:
     """The page of semidp explore, which refuses every release: no budget is ever typed right."""
     from semidp import Plan
     from semidp.cli._options import Options
-    from semidp.cli.explore import _with_data
+    from semidp.cli.analyze import _with_data
     from semidp.present.explore.explorer_page import application
 
     desk = _with_data("people.csv", Plan(), Options())

@@ -10,7 +10,7 @@ import pytest
 from attrs import evolve
 
 import semidp
-from semidp.assess.rank_pairs import worst_histograms
+from semidp.assess.pairs import worst_histograms
 from semidp.cli import run as command
 from semidp.errors import DataError, InputError
 from semidp.present.release import Release

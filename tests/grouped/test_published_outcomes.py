@@ -21,7 +21,7 @@ from tests.laws.listed_exchanges import (
 
 import semidp
 from semidp.assess import worst_pair
-from semidp.assess.rank_pairs import worst_histograms
+from semidp.assess.pairs import worst_histograms
 from semidp.errors import DataError
 from semidp.promise.accounting.ledger import Ledger
 from semidp.promise.guarantee import Guarantee

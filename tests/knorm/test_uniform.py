@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from scipy.stats import ks_2samp, kstest
 
-from semidp.applications.naive import published_noise
+from semidp.applications.study import published_noise
 from semidp.promise.mechanisms.knorm_balls import ExplicitBall, PairBall, RowsBall
 from semidp.promise.mechanisms.knorm_polar import NormBall, knorm_noise, noise_moment, second_moment
 from semidp.promise.mechanisms.knorm_tables import TableBall

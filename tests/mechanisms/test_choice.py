@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from semidp.applications.naive import NaiveGaussian, NaiveL1, NaiveL2, NaiveLinf
+from semidp.applications.study import NaiveGaussian, NaiveL1, NaiveL2, NaiveLinf
 from semidp.errors import InputError, Refused
 from semidp.promise.accounting.recorded_queries import FOR_RELEASES
 from semidp.promise.mechanisms.additive import (

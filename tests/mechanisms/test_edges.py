@@ -5,7 +5,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from semidp.applications.naive import NaiveGaussian, NaiveL1, NaiveL2, NaiveLinf
+from semidp.applications.study import NaiveGaussian, NaiveL1, NaiveL2, NaiveLinf
 from semidp.errors import DataError, InputError, Refused
 from semidp.promise.accounting.recorded_queries import FOR_RELEASES
 from semidp.promise.mechanisms.additive import (

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from semidp.applications.naive import NaiveGaussian, NaiveL1, NaiveL2, NaiveLinf
+from semidp.applications.study import NaiveGaussian, NaiveL1, NaiveL2, NaiveLinf
 from semidp.promise.mechanisms.additive import (
     ContinuousGaussianMechanism,
     DiscreteGaussianMechanism,

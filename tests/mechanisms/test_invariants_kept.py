@@ -5,7 +5,7 @@ n.
 import numpy as np
 import pytest
 
-from semidp.applications.naive import NaiveGaussian, NaiveL1, NaiveL2, NaiveLinf
+from semidp.applications.study import NaiveGaussian, NaiveL1, NaiveL2, NaiveLinf
 from semidp.promise.accounting.recorded_queries import FOR_RELEASES
 from semidp.promise.mechanisms.additive import ContinuousGaussianMechanism
 from semidp.promise.noise.randomness import SeededRandomness, SystemRandomness

@@ -13,7 +13,7 @@ import pytest
 import semidp as sd
 from semidp import Budget, Feature, InputError, Plan, RunOptions
 from semidp.cli import run as run_command
-from semidp.inference.records.record_errors import estimate_errors
+from semidp.inference.records.record_knowledge import estimate_errors
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.publish import phases
 from semidp.publish.level_bins import Microdata, count_bins, group_neighbors, pool_rare_levels

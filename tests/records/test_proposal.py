@@ -10,7 +10,7 @@ import pytest
 
 from semidp import Ball, Budget, Dataspace, Feature, InputError, Margin, Schema, Table
 from semidp.cli import run as command
-from semidp.inference.records.table_proposal import propose_tables
+from semidp.inference.records.record_knowledge import propose_tables
 from semidp.promise.guarantee import Scope
 
 SCHEMA = Schema(

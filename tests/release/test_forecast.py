@@ -20,7 +20,7 @@ from semidp import (
     prepare,
     run,
 )
-from semidp.present.report.sentences import comparison, forecast
+from semidp.present.forecasts import comparison, forecast
 from semidp.promise.mechanisms.mechanism import NoNoise
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.schema.outcome import Outcome

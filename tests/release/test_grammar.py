@@ -9,7 +9,7 @@ import pytest
 
 import semidp
 from semidp.present.report import sentences
-from semidp.present.report.linked_sentences import explain_linked_promise, name_exact_facts
+from semidp.present.report.sentences import explain_linked_promise, name_exact_facts
 from semidp.promise.guarantee import Guarantee
 from semidp.promise.spaces.adjacency import Ball, Exchange
 from semidp.promise.spaces.dataspace import Dataspace

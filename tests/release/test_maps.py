@@ -13,7 +13,7 @@ import semidp
 from semidp.cli import run as command
 from semidp.errors import InputError
 from semidp.present.release import Release
-from semidp.present.report.place_sections import (
+from semidp.present.report.sections import (
     PlaceValues,
     list_unmatched_places,
     place_map,

@@ -379,7 +379,7 @@ def test_regressions_of_several_records_have_as_many_times_the_norms():
 
 def test_the_explorer_says_whom_it_protects():
     from semidp.present.explore.explorer_page import Page
-    from semidp.present.explore.plan_forecasts import PlanForecasts
+    from semidp.present.forecasts import PlanForecasts
     from semidp.publish.survey import survey
 
     with open_source(STAYS, id="patient", most=5) as source:

@@ -26,7 +26,7 @@ from semidp.cli import run as command
 from semidp.errors import InputError, Refused
 from semidp.present.explore.controls import LADDER, Controls
 from semidp.present.explore.explorer_page import Page
-from semidp.present.explore.plan_forecasts import PlanForecasts
+from semidp.present.forecasts import PlanForecasts
 from semidp.promise.accounting.ledger import Ledger
 from semidp.promise.accounting.recorded_queries import mechanism_from_record
 from semidp.promise.confidential import reveal

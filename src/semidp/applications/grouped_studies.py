@@ -24,8 +24,14 @@ from semidp import (
     publish,
     sensitivity_space,
 )
-from semidp.applications.naive import baseline_means, baseline_regression
-from semidp.applications.study import PAPER, Losses, Settings, Tidy
+from semidp.applications.study import (
+    PAPER,
+    Losses,
+    Settings,
+    Tidy,
+    baseline_means,
+    baseline_regression,
+)
 from semidp.promise import (
     SeededRandomness,
     moment_space,

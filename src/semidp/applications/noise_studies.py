@@ -17,15 +17,19 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from semidp import Ball, Budget, Table, sensitivity_space
-from semidp.applications.naive import NaiveGaussian, NaiveL1, NaiveL2, NaiveLinf, published_noise
 from semidp.applications.study import (
     MODELS,
     PAPER,
     RECORDS,
     Losses,
+    NaiveGaussian,
+    NaiveL1,
+    NaiveL2,
+    NaiveLinf,
     Settings,
     Tidy,
     both_margins,
+    published_noise,
     simulated_table,
 )
 from semidp.promise import (

@@ -1,11 +1,15 @@
-"""The paper's figures, examples and numbers, each as published and as it should be;
-`semidp reproduce` runs them.
+"""The paper's figures, examples and numbers, each as published and as it should be; `semidp
+reproduce` runs them.
 
 Here is what studies share: their settings, the tidy table they return, the tables of the paper's
-simulations, and their names. A study is two functions, ``compute_…(settings) -> Tidy`` and
-``plot_…(table) -> Figure``, and its name in `STUDIES`. Studies use the public names of the package
-and draw in the style of `plots`. What they compare with is in `naive`: nothing there is ever chosen
-for a release.
+simulations, their names, and what they compare with. A study is two functions,
+``compute_…(settings) -> Tidy`` and ``plot_…(table) -> Figure``, and its name in `STUDIES`. Studies
+use the public names of the package and draw in the style of `plots`.
+
+Compared are the paper's naive mechanisms, ordinary DP of grouped statistics, and the published
+noise. Naive is noise for one record, pushed to a records by group privacy, without regard to what
+the public totals say. All outputs are floating-point numbers and marked not private; nothing of it
+is ever chosen for a release.
 """
 
 import csv
@@ -15,12 +19,22 @@ import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, TypeVar
+from typing import Any, ClassVar, Literal, Self, TypeVar
 
 import numpy as np
+from numpy.random import Generator
 from numpy.typing import ArrayLike, NDArray
 
-from semidp import Dataspace, Feature, InputError, Margin, Schema, Table
+from semidp import Budget, Dataspace, Feature, InputError, Margin, Schema, Table
+from semidp.promise import (
+    Mechanism,
+    QuerySpace,
+    Randomness,
+    Tradeoff,
+    approximate,
+    gaussian,
+    generator,
+)
 from semidp.publish import style
 
 MODELS = ("I", "II")
@@ -285,3 +299,273 @@ def find_study(name: str) -> Study:
     module = importlib.import_module(f"semidp.applications.{STUDIES[name]}")
     function = name.replace("-", "_")
     return Study(getattr(module, f"compute_{function}"), getattr(module, f"plot_{function}"))
+
+
+@dataclass(frozen=True, eq=False)
+class NaiveMechanism(Mechanism):
+    """Noise in all d cells, calibrated to ``a`` times the sensitivity of one record.
+
+    The errors are those of the noisy table as it is, since the baselines do not project: its
+    covariance is ``variance·I`` and the root of the expected squared loss is ``sqrt(d·variance)``.
+
+    Parameters
+    ----------
+    space
+        The sensitivity space; only its adjacency parameter and its number of cells are used.
+    parameter
+        ε, or μ for the Gaussian.
+
+    Examples
+    --------
+    >>> from semidp.promise.mechanisms.examples import two_way
+    >>> space, table = two_way()
+    >>> # a = 3
+    >>> [naive.calibrate(space, Budget.pure(1)).scale for naive in (NaiveL1, NaiveL2, NaiveLinf)]
+    [6.0, 4.242640687119286, 3.0]
+    >>> NaiveGaussian.calibrate(space, Budget.gdp(1)).scale
+    4.242640687119286
+    >>> NaiveL1.calibrate(space, Budget.pure(1)).apply(table).private
+    False
+    """
+
+    parameter: Fraction
+
+    budget_kinds: ClassVar[tuple[str, ...]] = ("pure", "approximate")
+    claim: ClassVar[Literal["exact", "ideal"]] = "ideal"
+    for_studies: ClassVar[bool] = True
+    # the square of the sensitivity of one record, in the norm of the mechanism
+    one_record: ClassVar[int]
+
+    @classmethod
+    def calibrate(cls, space: QuerySpace, budget: Budget) -> Self:
+        """Return the baseline that spends ε/a, or μ/a, on one record."""
+        cls.check_request(space, budget)
+        if budget.rho is not None:
+            # The root is rounded down, so that the noise is never too small for rho.
+            return cls(space, Fraction(math.nextafter(math.sqrt(2 * budget.rho), 0)))
+        parameter = budget.epsilon if budget.mu is None else budget.mu
+        if parameter is None:
+            raise InputError(f"a {budget.kind} budget has no epsilon")
+        return cls(space, parameter)
+
+    @property
+    def scale(self) -> float:
+        """a times the sensitivity of one record, divided by ε or μ."""
+        rate = self.space.adjacency.a / self.parameter
+        square = self.one_record * rate**2
+        root = math.sqrt(square)
+        return root if Fraction(root) ** 2 >= square else math.nextafter(root, math.inf)
+
+    @property
+    def cells(self) -> int:
+        """The number d of cells."""
+        return math.prod(self.space.shape)
+
+    @property
+    def tradeoff(self) -> Tradeoff:
+        """Pure ε by group privacy, in ideal arithmetic."""
+        return approximate(self.parameter)
+
+    @property
+    def expected_l2(self) -> float:
+        """The root of the expected squared loss of the noisy table, ``sqrt(E‖noise‖²)``."""
+        return math.sqrt(self.variance * self.cells)
+
+    def standard_errors(self) -> Floats:
+        """Return the standard error of each cell of the noisy table."""
+        return np.full(self.space.shape, math.sqrt(self.variance))
+
+    def standard_error(self, weights: ArrayLike) -> float:
+        """Return the standard error of a weighted sum of cells of the noisy table, ``τ‖w‖``."""
+        array = np.asarray(weights, dtype=np.float64)
+        if array.shape != tuple(self.space.shape):
+            raise InputError(
+                f"the weights have shape {array.shape}, but the table has shape"
+                f" {tuple(self.space.shape)}"
+            )
+        return math.sqrt(self.variance) * float(np.linalg.norm(array))
+
+    def noises(self, count: int, randomness: Randomness) -> NDArray[np.float64]:
+        """Draw the noise of one measurement after the other."""
+        return np.stack([self.noise(randomness) for _ in range(count)])
+
+
+class NaiveL1(NaiveMechanism):
+    """The l1 mechanism: independent Laplace noise of scale ``2a/ε``."""
+
+    name: ClassVar[str] = "naive l1"
+    one_record: ClassVar[int] = 4
+
+    @property
+    def variance(self) -> float:
+        """``2 scale²``."""
+        return 2 * self.scale**2
+
+    def noise(self, randomness: Randomness) -> Floats:
+        """Draw independent Laplace numbers."""
+        return generator(randomness).laplace(scale=self.scale, size=self.space.shape)
+
+
+class NaiveL2(NaiveMechanism):
+    """The l2 mechanism: length Gamma(d) times ``√2 a/ε``, uniform direction in all cells."""
+
+    name: ClassVar[str] = "naive l2"
+    one_record: ClassVar[int] = 2
+
+    @property
+    def variance(self) -> float:
+        """``scale² (d+1)``."""
+        return self.scale**2 * (self.cells + 1)
+
+    def noise(self, randomness: Randomness) -> Floats:
+        """Draw a uniform direction and a Gamma(d) length."""
+        source = generator(randomness)
+        direction = source.standard_normal(self.space.shape)
+        # A direction lies on the sphere, so that its length is Gamma(d).
+        # A uniform point inside the ball would need Gamma(d+1).
+        length = self.scale * source.standard_gamma(self.cells)
+        return np.asarray(direction * (length / np.linalg.norm(direction)))
+
+
+class NaiveLinf(NaiveMechanism):
+    """The l∞ mechanism: Gamma(d+1) times ``a/ε`` times a uniform point of the cube.
+
+    The radius is Gamma(d+1): with a uniform point of the cube, Gamma(d) would give a density that
+    is unbounded at 0.
+    """
+
+    name: ClassVar[str] = "naive linf"
+    one_record: ClassVar[int] = 1
+
+    @property
+    def variance(self) -> float:
+        """``scale² (d+1)(d+2)/3``."""
+        d = self.cells
+        return self.scale**2 * (d + 1) * (d + 2) / 3
+
+    def noise(self, randomness: Randomness) -> Floats:
+        """Draw a uniform point of the cube and a Gamma(d+1) radius."""
+        source = generator(randomness)
+        radius = self.scale * source.standard_gamma(self.cells + 1)
+        return radius * source.uniform(-1, 1, self.space.shape)
+
+
+class NaiveGaussian(NaiveMechanism):
+    """The Gaussian mechanism: independent normals with ``σ = √2 a/μ``."""
+
+    name: ClassVar[str] = "naive gaussian"
+    budget_kinds: ClassVar[tuple[str, ...]] = ("gdp", "zcdp")
+    one_record: ClassVar[int] = 2
+
+    @property
+    def variance(self) -> float:
+        """σ²."""
+        return self.scale**2
+
+    @property
+    def tradeoff(self) -> Tradeoff:
+        """μ-GDP by group privacy, in ideal arithmetic."""
+        return gaussian(self.parameter)
+
+    def noise(self, randomness: Randomness) -> Floats:
+        """Draw independent normals."""
+        return self.scale * generator(randomness).standard_normal(self.space.shape)
+
+
+def published_noise(ball: Any, epsilon: Fraction, size: int, source: Generator) -> Floats:
+    """Draw the noise behind the paper's K-norm figure, radius Gamma(s, rate ε): **not private for
+    any ε**.
+
+    With a uniform point of K this density is ``∝ ∫_{ε||v||}^∞ e^-x / x dx``, unbounded at 0: seeing
+    a value that a dataset could have without noise convicts it. Kept to reproduce the figure; see
+    `docs/errata.md`.
+
+    Examples
+    --------
+    >>> from semidp.promise.mechanisms.knorm_balls import PairBall
+    >>> published_noise(PairBall(3), Fraction(1, 2), 4, np.random.default_rng(0)).shape
+    (4, 2, 3)
+    """
+    points: Floats = ball.uniform(size, source)
+    # The paper's own algorithm says Gamma(s+1); its figure was drawn with Gamma(s).
+    radii = source.standard_gamma(ball.dimension, size) / float(epsilon)
+    # one radius for each point, whatever the shape of the points
+    other_axes = [1] * (points.ndim - 1)
+    return points * radii.reshape(-1, *other_axes)
+
+
+def baseline_means(
+    counts: ArrayLike, totals: ArrayLike, budget: Budget, *, a: int, randomness: Randomness
+) -> Floats:
+    """Return group means as ordinary differential privacy gives them: a noisy sum over a noisy
+    count.
+
+    At μ for groups of `a` records, one record gets μ/a by group privacy and each of the two queries
+    μ/(a√2). Replacing a record moves it between groups, so counts have sensitivity √2, and so do
+    sums of an outcome in [0, 1]: the noise of both has standard deviation ``2a/μ``. With a = 2 this
+    is μ/(2√2) each; a = 1 is ordinary DP. A count below 1 counts as 1.
+
+    >>> from semidp.promise.noise.randomness import SeededRandomness
+    >>> baseline_means(
+    ...     [50, 50], [20, 30], Budget.gdp(100), a=2, randomness=SeededRandomness(1)
+    ... ).round(1).tolist()
+    [0.4, 0.6]
+    """
+    # Ordinary DP may not use the exact sizes, so it pays for counts and for sums.
+    source = generator(randomness)
+    sigma = 2 * a / _mu(budget)
+    noisy = []
+    for true in (counts, totals):
+        noise = sigma * source.standard_normal(np.shape(true))
+        noisy.append(np.asarray(true, dtype=np.float64) + noise)
+    noisy_counts, noisy_totals = noisy
+    return np.asarray(noisy_totals / np.maximum(noisy_counts, 1.0))
+
+
+def baseline_regression(
+    rows: ArrayLike, outcomes: ArrayLike, budget: Budget, *, a: int, randomness: Randomness
+) -> Floats:
+    """Return regression coefficients as ordinary differential privacy gives them: noisy X'X and
+    noisy X'y.
+
+    Each gets μ/(a√2) for one record, as in `baseline_means`. With rows of length at most 1,
+    replacing a record moves X'X by at most √2 in Frobenius norm; with outcomes between -1 and 1 it
+    moves X'y by at most 2. The noisy X'X is made positive definite by raising its eigenvalues to at
+    least the noise's standard deviation.
+
+    >>> from semidp.promise.noise.randomness import SeededRandomness
+    >>> rows = np.array([[1, -1], [1, 1]] * 200) / math.sqrt(2)
+    >>> coefficients = baseline_regression(
+    ...     rows, 0.3 * rows[:, 1], Budget.gdp(100), a=2, randomness=SeededRandomness(1)
+    ... )
+    >>> np.abs(coefficients).round(1).tolist()
+    [0.0, 0.3]
+    """
+    x = np.asarray(rows, dtype=np.float64)
+    y = np.asarray(outcomes, dtype=np.float64)
+    # A longer row would move X'X further than the noise is scaled to.
+    longest = np.linalg.norm(x, axis=1).max(initial=0)
+    if max(longest, np.abs(y).max(initial=0)) > 1 + 1e-9:
+        raise InputError(
+            "the baseline needs rows of length at most 1 and outcomes within the bound: scale them"
+        )
+    source = generator(randomness)
+    sigma = a * math.sqrt(2) / _mu(budget)
+    size = x.shape[1]
+    # noise on the upper triangle, off-diagonal entries halved in variance: each counts twice in the
+    # Frobenius norm
+    normals = source.standard_normal((size, size))
+    upper = np.triu(normals, 1) / math.sqrt(2)
+    noise = upper + upper.T + np.diag(source.standard_normal(size))
+    gram_sigma = sigma * math.sqrt(2)
+    values, vectors = np.linalg.eigh(x.T @ x + gram_sigma * noise)
+    moment_noise = sigma * 2 * source.standard_normal(size)
+    moments = x.T @ y + moment_noise
+    raised = np.maximum(values, gram_sigma)
+    return np.asarray(vectors @ ((vectors.T @ moments) / raised))
+
+
+def _mu(budget: Budget) -> float:
+    if budget.mu is None:
+        raise InputError("the baselines are Gaussian: give a GDP budget")
+    return float(budget.mu)

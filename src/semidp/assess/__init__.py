@@ -16,8 +16,8 @@ from semidp.assess.attack import audit_mechanism
 from semidp.assess.attack_bounds import noise_energy
 from semidp.assess.attacked_pairs import choose_pair, claims_of_release, given_pairs, worst_pair
 from semidp.assess.cell_keys import PerturbationTable, assess_cell_keys
+from semidp.assess.disclosure.findings import Disclosure
 from semidp.assess.disclosure.published_counts import ReadingRules
-from semidp.assess.disclosure.review import Disclosure
 from semidp.assess.events import dp_sgd, event_guarantee, event_to_json
 from semidp.assess.foreign import audit_function, audit_samples
 from semidp.assess.pairs import Pair

@@ -19,8 +19,7 @@ import numpy as np
 from attrs import evolve
 
 from semidp.assess.linked_pairs import worst_linked_pair
-from semidp.assess.pairs import Pair, make_pair
-from semidp.assess.rank_pairs import worst_histograms
+from semidp.assess.pairs import Pair, make_pair, worst_histograms
 from semidp.assess.worst_moves import worst_move, worst_product_move
 from semidp.errors import DataError, InputError, Refused, SemidpError
 from semidp.promise.confidential import reveal

@@ -38,13 +38,12 @@ from semidp.cli._output import (
     run_log,
     silence_stdout,
 )
-from semidp.cli.analyze import analyze, compare
+from semidp.cli.analyze import analyze, compare, explore
 from semidp.cli.assess import cell_keys, opendp, swap
 from semidp.cli.audit import audit
 from semidp.cli.census import ESTIMATE_EXAMPLES, census, estimate, reproduce
 from semidp.cli.demo import demo, schema
 from semidp.cli.disclosure import disclosure
-from semidp.cli.explore import explore
 from semidp.cli.guarantee import guarantee
 from semidp.cli.intervals import intervals, model
 from semidp.cli.ledger import change, ledger, series

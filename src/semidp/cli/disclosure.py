@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 import semidp.cli._options as o
-from semidp.assess.disclosure.findings import LISTED
+from semidp.assess.disclosure.findings import LISTED, Disclosure, read_totals
 from semidp.assess.disclosure.program_bounds import Effort
 from semidp.assess.disclosure.published_counts import (
     ROUNDINGS,
@@ -15,7 +15,6 @@ from semidp.assess.disclosure.published_counts import (
     PublishedCounts,
     ReadingRules,
 )
-from semidp.assess.disclosure.review import Disclosure, read_totals
 from semidp.assess.disclosure.table_files import (
     read_counts,
     read_file,

@@ -33,7 +33,7 @@ from semidp.errors import InputError
 from semidp.present.disclosure_words import disclosure_notice
 from semidp.present.dry_run import DryRun, found_budget, rehearse
 from semidp.present.release import Release
-from semidp.present.report.place_sections import list_unmatched_places
+from semidp.present.report.sections import list_unmatched_places
 from semidp.present.report.sentences import cautions, summary, together_disclosed, weakness
 from semidp.promise.accounting.ledger import Ledger
 from semidp.promise.files import may_exist

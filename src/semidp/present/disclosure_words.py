@@ -4,9 +4,15 @@ a notice before a release is charged, and a picture of the widths of bounds.
 
 import numpy as np
 
-from semidp.assess.disclosure.findings import Answer, DisclosureStatement, FindingKind
+from semidp.assess.disclosure.findings import (
+    WORST,
+    Answer,
+    Disclosure,
+    DisclosureStatement,
+    FindingKind,
+    TotalChange,
+)
 from semidp.assess.disclosure.published_counts import UNBOUNDED
-from semidp.assess.disclosure.review import WORST, Disclosure, TotalChange
 from semidp.promise.exact import count_noun
 from semidp.promise.guarantee import Scope
 from semidp.promise.spaces.dataspace import Dataspace

@@ -7,14 +7,11 @@ from attrs import evolve
 
 from semidp.errors import name_keywords
 from semidp.present.disclosure_words import disclosure_notice
+from semidp.present.forecasts import Outlook, comparison, forecast, stated_text
 from semidp.present.report.sentences import (
-    Outlook,
     budget_parts,
     clipping_parts,
-    comparison,
-    forecast,
     persons_part,
-    stated_text,
     strength,
     strength_rows,
     together_disclosed,

@@ -378,7 +378,7 @@ class Release(ReleaseFiles):
         return parts_differ(self, path) if whole else cells_differ(self, path)
 
     def _repr_html_(self) -> str:
-        from semidp.present.report.place_sections import place_pictures
+        from semidp.present.report.sections import place_pictures
         from semidp.present.report.sentences import summary
 
         rows = []

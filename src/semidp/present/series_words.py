@@ -10,7 +10,7 @@ from typing import Any
 from attrs import evolve
 
 from semidp.errors import InputError
-from semidp.present.report.sentences import comparison, forecast
+from semidp.present.forecasts import comparison, forecast
 from semidp.promise.accounting.period_totals import list_missing, list_totals
 from semidp.promise.accounting.periods import Attendance, format_period
 from semidp.promise.accounting.series import SeriesAccount

@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from semidp.assess.disclosure.closed_bounds import list_terms
-from semidp.assess.disclosure.conforming import ConformingTables
-from semidp.assess.disclosure.program_bounds import Certificate
+from semidp.assess.disclosure.program_bounds import Certificate, ConformingTables
 from semidp.assess.disclosure.published_counts import (
     EXACT_TOTALS,
     LOWER,

@@ -52,9 +52,9 @@ from semidp.present.explore.controls import (
     list_outcomes,
     variants,
 )
-from semidp.present.explore.plan_forecasts import PlanForecasts
+from semidp.present.forecasts import PlanForecasts, comparison
 from semidp.present.report.report_page import moves, search_script
-from semidp.present.report.sentences import comparison, counted_text
+from semidp.present.report.sentences import counted_text
 from semidp.promise.documents import from_json
 from semidp.promise.exact import exact, format_rounded_up, plain
 from semidp.promise.system import ENDING_SIGNALS

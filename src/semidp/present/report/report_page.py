@@ -14,8 +14,7 @@ import numpy as np
 from semidp.present.disclosure_words import disclosure_sections
 from semidp.present.report import sentences
 from semidp.present.report.glossary import GLOSSARY
-from semidp.present.report.place_sections import place_sections
-from semidp.present.report.record_sections import record_sections
+from semidp.present.report.sections import place_sections, record_sections
 from semidp.promise.exact import plain
 from semidp.promise.guarantee import Scope
 from semidp.publish.plotting import svg, tradeoff_plot

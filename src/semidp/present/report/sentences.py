@@ -1,25 +1,18 @@
-"""What a release says about itself as a whole, in plain words, and a plan before anything is drawn:
-errors beside expected counts, the guarantee, what is announced.
+"""What a release says about itself as a whole, in plain words, and about the promise for linked
+members and units.
 
 What a statistic says is in its own folder. The page and the terminal share every sentence.
-Rehearsals, comparisons of plans and the page of `semidp explore` show the same numbers, from public
-values alone.
 """
 
-import math
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from fractions import Fraction
-from typing import Any
 
-from semidp.present.report.linked_sentences import explain_linked_promise, name_exact_facts
 from semidp.promise.exact import count_noun, format_rounded_up, plain
 from semidp.promise.guarantee import Guarantee, Scope, attacker_sentence
-from semidp.promise.spaces.adjacency import Adjacency
 from semidp.promise.spaces.dataspace import Datasets, Dataspace
-from semidp.promise.spaces.linked import LinkedDataspace
-from semidp.promise.spaces.protection import Protection
+from semidp.promise.spaces.linked import LinkedDataspace, Quarters, members_text
+from semidp.promise.spaces.protection import Protect, Protection
 from semidp.promise.tradeoff.budget import Budget
 from semidp.promise.tradeoff.function import Order, Tradeoff
 from semidp.publish.pipeline import Prepared
@@ -33,7 +26,7 @@ from semidp.publish.results.texts import name_tradeoff
 from semidp.publish.sdmx import STRUCTURE
 from semidp.publish.side_information import change
 from semidp.publish.statistics.parts import Partition
-from semidp.publish.statistics.protocol.requests import Forecast, Published
+from semidp.publish.statistics.protocol.results import Published
 
 # of attempts that the best attacker misses: less is hardly any protection (mu 4.9, epsilon 7.6)
 _LEAST_MISSED = 0.0005
@@ -503,156 +496,60 @@ def _claims(release: ReleaseFiles) -> list[str]:
     return list(dict.fromkeys(claims))
 
 
-_LISTS = ("tables", "statistics")  # of forecasts, in a document for machines
-
-
-@dataclass(frozen=True, eq=False)
-class Outlook:
-    """What a plan would publish.
-
-    Parameters
-    ----------
-    by_request
-        For each request of the plan what it would publish.
-    document
-        Everything as plain values, all of them public.
+def name_exact_facts(space: LinkedDataspace) -> list[str]:
+    """Name what is published exactly of both kinds, and the bounds on the size of units, a line
+    each.
     """
-
-    by_request: tuple[tuple[Forecast, ...], ...]
-    document: Mapping[str, Any]
-
-    @property
-    def forecasts(self) -> tuple[Forecast, ...]:
-        """What all requests would publish."""
-        return tuple(forecast for foreseen in self.by_request for forecast in foreseen)
-
-    def beside_tables(self) -> list[tuple[str, str]]:
-        """Return the name of everything that is no table, and how far off it would be."""
-        no_tables = [forecast for forecast in self.forecasts if forecast.listed == Forecast.listed]
-        return [(forecast.name, forecast.line()) for forecast in no_tables]
+    link = space.link
+    lines = [f"counts of {margin}" for margin in space.margins]
+    lines += [f"units by {margin}" for margin in space.units.margins]
+    sizes = f"of {members_text(link.least, link.most)} (declared)"
+    if link.quarters is not None:
+        kinds = ", ".join(link.quarters.kinds)
+        sizes += f"; none of them is of {link.quarters.feature} {kinds}"
+    lines.append(f"the number of members, {space.n:,}")
+    lines.append(f"the number of units, {space.units.n:,}, each {sizes}")
+    return lines
 
 
-def forecast(prepared: Prepared) -> Outlook:
-    """Return what a prepared plan would publish.
-
-    Examples
-    --------
-    >>> import semidp
-    >>> plan = semidp.Plan(
-    ...     [semidp.publish.TableRequest(["sex", "region"], semidp.Budget.gdp(1))],
-    ...     ["sex", "region"],
-    ... )
-    >>> people = {"sex": [*"ffmmm"], "region": [*"nsnss"]}
-    >>> seen = forecast(semidp.prepare(plan, people)).document
-    >>> (
-    ...     round(seen["tables"][0]["expected"]["median"], 6),
-    ...     seen["guarantee"]["name"],
-    ...     seen["announced"]["name"],
-    ... )
-    (1.2, 'μ = 1 (Gaussian DP)', 'μ = 0.707107 (Gaussian DP)')
-    """
-    scope = prepared.scope
-    delta = prepared.plan.report_delta
-    by_request = []
-    for request, mechanism in prepared.calibrated_requests:
-        by_request.append(request.forecast(mechanism, scope))
-    lists: dict[str, list[dict[str, Any]]] = {}
-    for listed in _LISTS:
-        lists[listed] = []
-    for foreseen in by_request:
-        for each in foreseen:
-            lists[each.listed].append(each.to_json())
-    announced = prepared.naive_tradeoff
-    # The guarantee under the other adjacency stands beside that of an exchange release alone.
-    otherwise = [] if scope.adjacency.protects_groups else explain_other_adjacency(prepared)
-    document: dict[str, Any] = {}
-    document["exact"] = [list(margin.names) for margin in scope.dataspace.margins]
-    document["n"] = scope.dataspace.n
-    if scope.persons is not None:
-        document["persons"] = scope.persons
-    document["adjacency"] = {**scope.adjacency_json(), "text": together_text(scope)}
-    document["guarantee"] = _strength(prepared.guarantee.tradeoff, delta, scope.protection)
-    document["otherwise"] = otherwise
-    document["announced"] = None
-    if announced is not None:
-        document["announced"] = _strength(announced, delta, scope.protection)
-    document["report_delta"] = delta
-    document |= lists
-    document["warnings"] = list(scope.warnings)
-    document["disclosures"] = list(scope.disclosures)
-    return Outlook(tuple(by_request), document)
+def explain_linked_promise(space: LinkedDataspace) -> list[str]:
+    """Say whom the promise is about, and why others change with that member or unit."""
+    reach, link = space.reach, space.link
+    members, units = count_noun(reach.members, "member"), count_noun(reach.derived_units, "unit")
+    if link.protect is Protect.member:
+        sentences = [
+            (
+                "The promise is about one member, who may be anybody and belong to any unit that"
+                " exists. If that unit is full, or if the old one would be left with too few"
+                " members, somebody else takes the place. If totals are exact, others hand over the"
+                " published values."
+            ),
+            (
+                f"For that, the members of at most {units} change, and at most {members} in all."
+                " Units keep their own features, which this promise does not protect."
+            ),
+        ]
+        return sentences if link.quarters is None else [*sentences, _explain(link.quarters)]
+    return [
+        (
+            f"The promise is about one whole unit with up to {count_noun(link.most, 'member')},"
+            " which may be any other one. The number of members is exact. So other units gain the"
+            " members that this one loses, and lose those that it gains."
+        ),
+        (
+            f"Two datasets are compared only if they differ in at most {members} and {units}. Of"
+            f" these units, at most {reach.size_units} may differ in their own features or their"
+            f" size, and at most {reach.own_units} in their own features. So many suffice for any"
+            " unit to have been any other possible one. Changes of more members, or of more units"
+            " in what they are counted by, may be protected less."
+        ),
+    ]
 
 
-def comparison(plans: Sequence[Outlook]) -> list[tuple[str, list[str]]]:
-    """Return what the forecasts of several plans have side by side, line by line: its name and what
-    each plan has.
-
-    >>> import semidp
-    >>> plan = semidp.Plan([semidp.publish.TableRequest(["sex"], semidp.Budget.gdp(1))], ["sex"])
-    >>> [name for name, _ in comparison([forecast(semidp.prepare(plan, {"sex": ["f", "m"]}))])]
-    ['exact', 'adjacency', 'sex', 'attacker', 'guarantee', 'announced']
-    """
-    documents = [plan.document for plan in plans]
-    rows = [("exact", [_exact_text(document) for document in documents])]
-    adjacencies = [document["adjacency"]["text"] for document in documents]
-    rows.append(("adjacency", adjacencies))
-    rows += _forecast_rows(plans)
-    attackers = [document["guarantee"]["attacker"] for document in documents]
-    rows.append(("attacker", attackers))
-    rows.append(("guarantee", [stated_text(document, "guarantee") for document in documents]))
-    otherwise = [" ".join(document["otherwise"]) for document in documents]
-    if any(otherwise):
-        rows.append(("otherwise", otherwise))
-    rows.append(("announced", [stated_text(document, "announced") for document in documents]))
-    return rows
-
-
-def _exact_text(document: Mapping[str, Any]) -> str:
-    margins = [" × ".join(names) for names in document["exact"]]
-    return "; ".join(margins) or "only n"
-
-
-def _forecast_rows(plans: Sequence[Outlook]) -> list[tuple[str, list[str]]]:
-    """Return a row for everything that one of the plans would publish, tables first."""
-    columns = []
-    for plan in plans:
-        columns.append({(each.listed, each.label): each.line() for each in plan.forecasts})
-    rows = []
-    for listed in _LISTS:
-        # each label once, in the order of the first plan that has it
-        labels: dict[str, None] = {}
-        for column in columns:
-            labels |= dict.fromkeys(label for place, label in column if place == listed)
-        for label in labels:
-            lines = [column.get((listed, label), "not published") for column in columns]
-            rows.append((label, lines))
-    return rows
-
-
-def stated_text(plan: Mapping[str, Any], key: str) -> str:
-    """Write a forecast's ``guarantee``, or what its noise is ``announced`` to give where the totals
-    are forgotten.
-    """
-    stated = plan[key]
-    if stated is None:
-        return "the same" if not plan["exact"] else "not known"
-    epsilon = stated["epsilon"]
-    delta = plain(plan["report_delta"])
-    restated = "none" if epsilon is None else f"({format_rounded_up(epsilon)}, {delta})-DP"
-    written = plan["adjacency"]
-    adjacency = Adjacency.from_json({**written, "a": written["used"]})
-    # What the noise is announced to give is about any one record, whatever the promise.
-    needs_pairs = key == "guarantee" and not adjacency.protects_groups
-    name = f"{stated['name']}, " if stated["name"] else ""
-    pairs = f", for {adjacency.words.pairs}" if needs_pairs else ""
-    return f"{name}{restated}{pairs}"
-
-
-def _strength(tradeoff: Tradeoff, delta: Fraction, protection: Protection | None) -> dict[str, Any]:
-    epsilon = tradeoff.epsilon(delta)
-    strength: dict[str, Any] = {"name": name_tradeoff(tradeoff)}
-    # JSON has no infinity.
-    strength["epsilon"] = epsilon if math.isfinite(epsilon) else None
-    strength["attacker"] = attacker_sentence(tradeoff, protection)
-    strength["tradeoff"] = tradeoff.to_json()
-    return strength
+def _explain(quarters: Quarters) -> str:
+    kinds = ", ".join(quarters.kinds)
+    return (
+        f"Members of {quarters.feature} {kinds} live in group quarters. All quarters of one kind in"
+        " one place count as one unit, without a bound on its members. Anybody may move into it,"
+        " and it is in no table of units."
+    )
