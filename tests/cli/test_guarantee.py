@@ -178,12 +178,12 @@ def test_a_given_number_below_what_the_totals_need_is_warned_about(
     [
         ("--rho 1", "--adjacency N"),
         ("--rho 1 --invariant sex", "not declared"),
-        ("--rho 1 --totals gone.csv", "cannot read"),
-        ("--rho 1 --totals schema.toml", "header"),
+        ("--rho 1 --totals gone.csv", "no file gone.csv"),
+        ("--rho 1 --totals schema.toml", "line 3 of schema.toml"),
         ("--rho 1 --totals sexes.csv --totals sexes2.csv", "keep one"),
         ("--rho 1 --totals sexes.csv --totals four.csv", "contradict"),
         ("--rho 1 --totals twice.csv", "twice"),
-        ("--rho 1 --totals half.csv", "row 3"),
+        ("--rho 1 --totals half.csv", "count 2 of half.csv"),
         ("--rho 1 --totals other.csv --schema schema.toml", "not declared"),
         ("--rho 1 --a 2 --delta 1e-6 --report-delta 1e-7", "disagree"),
         ("--epsilon 1 --a 2 --report-delta 0", "strictly between"),
@@ -281,7 +281,7 @@ def test_totals_of_a_nested_feature_name_its_path(
     assert json.loads(capsys.readouterr().out)["a"] == 3
     (tmp_path / "counties.csv").write_text("state,county,count\nb,x,5\n")
     assert run([*words, files[0]]) == 2
-    assert "not declared, or not there" in capsys.readouterr().err
+    assert "that is not declared" in capsys.readouterr().err
 
 
 # --- events, training runs and privacy functions --------------------------------------------------

@@ -18,10 +18,8 @@ from semidp.inference.independence import (
     MISS,
     CrossedTable,
     Independence,
-    TriedTotals,
     check_draws,
     crossed_table,
-    exact_sides,
     independence_test,
     random_tables,
     tried_totals,
@@ -294,11 +292,9 @@ def assess_association(
     """Test whether two features are independent, given strata, from the counts of a release; see
     `Release.test`.
     """
-    scores: dict[str, Sequence[float] | None] = _scores(ordered)
+    scores = dict(ordered) if isinstance(ordered, Mapping) else dict.fromkeys(ordered)
     alternative = Alternative(alternative)
-    strata = tuple(strata)
-    asked = crossed_table(release, rows, columns, strata, table)
-    sides = exact_sides(release, asked)
+    asked = crossed_table(release, rows, columns, tuple(strata), table)
     for name in scores:
         if name not in (rows, columns):
             raise InputError(
@@ -308,262 +304,223 @@ def assess_association(
         raise InputError("a test is pooled over strata: name them, or do not pool")
     source = SystemRandomness() if randomness is None else randomness
     count = asked.measured.draws if draws is None else draws
-    if not all(sides):
-        return _unsure(release, asked, sides, scores, pooled, alternative, count, source)
+    question = AssociationQuestion(asked, scores, pooled, alternative)
+    directed = alternative is not Alternative.TWO_SIDED
+    if not all(asked.exact):
+        return question.try_totals(count, source)
     two_by_two = asked.shape[:2] == (2, 2) and asked.shape[2] == 1
-    if scores or pooled or (alternative is not Alternative.TWO_SIDED and two_by_two):
-        return _association(asked, scores, pooled, alternative, count, source)
-    if alternative is not Alternative.TWO_SIDED:
-        raise InputError(
-            "a test of independence has no direction: say which features are ordered, or pool"
-            " tables of two levels"
-        )
+    if scores or pooled or (directed and two_by_two):
+        return question.simulate(count, source)
+    if directed:
+        raise InputError(_NO_DIRECTION)
     return _independence(asked, count, source)
 
 
-def _unsure(
-    release: "ReleaseValue",
-    asked: CrossedTable,
-    sides: tuple[bool, bool],
-    scores: dict[str, Sequence[float] | None],
-    pooled: bool,
-    alternative: Alternative,
-    draws: int,
-    randomness: Randomness,
-) -> Independence | Association:
-    """Test with noisy totals: every plausible total is tried where there are few, else all are
-    bounded at once.
+_NO_DIRECTION = (
+    "a test of independence has no direction: say which features are ordered, or pool tables of two"
+    " levels"
+)
+
+
+@dataclass(frozen=True)
+class AssociationQuestion:
+    """A table, and what is asked of it.
+
+    Parameters
+    ----------
+    asked
+        The table.
+    scores
+        The ordered features, with scores of their levels.
+    pooled
+        Whether one association common to all strata is looked for.
+    alternative
+        In which direction.
     """
-    used = {}
-    for name, levels in zip((asked.rows, asked.columns), asked.shape, strict=False):
-        chosen = _score_columns(name, levels, scores)[:, 0].tolist() if name in scores else None
-        used[name] = cut_scores(levels, chosen)
-    sums = [(one, other) for one in used[asked.rows] for other in used[asked.columns]]
-    directed = alternative is not Alternative.TWO_SIDED
-    if directed and (len(sums) > 1 or (asked.strata and not pooled)):
-        raise InputError(
-            "a test of independence has no direction: say which features are ordered, or pool"
-            " tables of two levels"
+
+    asked: CrossedTable
+    scores: Scores
+    pooled: bool
+    alternative: Alternative
+
+    def simulate(self, draws: int, randomness: Randomness) -> Association:
+        """Test with exact totals, by simulation."""
+        asked = self.asked
+        columns = []
+        for name, levels in zip((asked.rows, asked.columns), asked.shape, strict=False):
+            columns.append(_score_columns(name, levels, self.scores))
+        test = ScoreTest(columns[0], columns[1], self.pooled)
+        margins = (asked.row_totals, asked.column_totals)
+        noise = noise_covariances(asked, test)
+
+        def find_law(weights: Floats) -> Callable[[int, Randomness], Floats]:
+            return asked.weigh_noise(weights).draw
+
+        found = score_test(
+            test, asked.estimate, margins, noise, find_law, self.alternative, draws, randomness
         )
-    if not asked.strata:
-        plain = not scores and not directed
+        return self._answer(*found, draws)
+
+    def try_totals(self, draws: int, randomness: Randomness) -> Independence | Association:
+        """Test with noisy totals: every plausible total is tried where there are few, else all are
+        bounded at once.
+        """
+        asked = self.asked
+        used = {}
+        for name, levels in zip((asked.rows, asked.columns), asked.shape, strict=False):
+            chosen = None
+            if name in self.scores:
+                chosen = _score_columns(name, levels, self.scores)[:, 0].tolist()
+            used[name] = cut_scores(levels, chosen)
+        sums = [(one, other) for one in used[asked.rows] for other in used[asked.columns]]
+        directed = self.alternative is not Alternative.TWO_SIDED
+        if directed and (len(sums) > 1 or (asked.strata and not self.pooled)):
+            raise InputError(_NO_DIRECTION)
+        if asked.strata:
+            return self._bound_totals(used)
+        plain = not self.scores and not directed
         listed = (np.stack([one for one, _ in sums]), np.stack([other for _, other in sums]))
-        answer = tried_totals(
-            release, asked, sides, None if plain else listed, alternative, draws, randomness
+        found = tried_totals(asked, None if plain else listed, self.alternative, draws, randomness)
+        if found is None:
+            return self._bound_totals(used)
+        if not plain:
+            square = found.statistic**2
+            return self._answer(square, len(sums), found.z, found.p_value, found.draws, found.note)
+        return Independence(
+            **asked.named,
+            statistic=found.statistic,
+            expected=asked.estimate.size,
+            p_value=found.p_value,
+            draws=found.draws,
+            notes=(found.note, *asked.notes),
+            noisy_totals=asked.noisy_names,
         )
-        if answer is not None and plain:
-            return _tried_independence(asked, sides, answer)
-        if answer is not None:
-            notes = (answer.note, *asked.notes)
-            square = answer.statistic**2
-            ending = (square, len(sums), answer.z, answer.p_value, answer.draws)
-            method = _method_of_many(asked, scores, pooled, len(sums))
-            noisy = _noisy_names(asked, sides)
-            return _answered_association(
-                asked, scores, pooled, alternative, ending, method, notes, noisy
+
+    def _bound_totals(self, used: Mapping[str, list[Floats]]) -> Association:
+        """Bound the tail of each question over all plausible totals."""
+        asked, noisy = self.asked, self.asked.noisy_names
+        if len(noisy) == 2:
+            named = [" by ".join((name, *asked.strata)) for name in noisy]
+            raise Refused(
+                f"the totals of {' and of '.join(named)} are both noisy, and too many are plausible"
+                " to try them all: publish those of one feature exactly"
             )
-    return _bound_association(asked, sides, scores, used, pooled, alternative)
-
-
-def _tried_independence(
-    asked: CrossedTable, sides: tuple[bool, bool], answer: TriedTotals
-) -> Independence:
-    r, c, _ = asked.shape
-    return Independence(
-        asked.rows,
-        asked.columns,
-        (),
-        asked.measured.name,
-        asked.measured.noise_name,
-        answer.statistic,
-        r * c,
-        answer.p_value,
-        answer.draws,
-        (answer.note, *asked.notes),
-        _noisy_names(asked, sides),
-    )
-
-
-def _bound_association(
-    asked: CrossedTable,
-    sides: tuple[bool, bool],
-    scores: Mapping[str, Sequence[float] | None],
-    used: Mapping[str, list[Floats]],
-    pooled: bool,
-    alternative: Alternative,
-) -> Association:
-    """Bound the tail of each question over all plausible totals."""
-    noisy = _noisy_names(asked, sides)
-    if len(noisy) == 2:
-        named = [" by ".join((name, *asked.strata)) for name in noisy]
-        raise Refused(
-            f"the totals of {' and of '.join(named)} are both noisy, and too many are plausible to"
-            " try them all: publish those of one feature exactly"
+        # The exact feature stands first.
+        names = (asked.rows, asked.columns) if asked.exact[0] else (asked.columns, asked.rows)
+        questions = asked_questions(used[names[0]], used[names[1]], asked.shape[2], self.pooled)
+        p_value, answers = unknown_totals(asked, questions).p_value(self.alternative)
+        best = min(answers, key=lambda answer: answer.p_value(self.alternative))
+        z = best.z if len(answers) == 1 else None
+        many = (
+            f" The least of {len(answers):,} p-values was multiplied by their number (Bonferroni)."
+            if len(answers) > 1
+            else ""
         )
-    # The exact feature stands first.
-    rows_exact = sides[0]
-    names = (asked.rows, asked.columns) if rows_exact else (asked.columns, asked.rows)
-    questions = asked_questions(used[names[0]], used[names[1]], asked.shape[2], pooled)
-    test = unknown_totals(asked, rows_exact, questions)
-    p_value, answers = test.p_value(alternative)
-    best = min(answers, key=lambda answer: answer.p_value(alternative))
-    z = best.z if len(answers) == 1 else None
-    many = (
-        f" The least of {len(answers):,} p-values was multiplied by their number (Bonferroni)."
-        if len(answers) > 1
-        else ""
-    )
-    note = (
-        f"The totals of {noisy[0]} are noisy: p bounds the tail for all plausible totals, plus"
-        f" {MISS:g} for the chance that these miss.{many}"
-    )
-    ending = (best.z**2, len(answers), z, p_value, 0)
-    method = _method_of_many(asked, scores, pooled, len(answers))
-    return _answered_association(
-        asked, scores, pooled, alternative, ending, method, (note, *asked.notes), tuple(noisy)
-    )
+        note = (
+            f"The totals of {noisy[0]} are noisy: p bounds the tail for all plausible totals, plus"
+            f" {MISS:g} for the chance that these miss.{many}"
+        )
+        return self._answer(best.z**2, len(answers), z, p_value, 0, note)
 
+    def _answer(
+        self,
+        statistic: float,
+        degrees: int,
+        z: float | None,
+        p_value: float,
+        draws: int,
+        note: str | None = None,
+    ) -> Association:
+        """Return an answer together with the scores that were used."""
+        asked = self.asked
+        ordered = []
+        for name, levels in zip((asked.rows, asked.columns), asked.shape, strict=False):
+            if name in self.scores:
+                ordered.append((name, _given_scores(name, levels, self.scores)))
+        return Association(
+            **asked.named,
+            ordered=tuple(ordered),
+            pooled=self.pooled,
+            method=self._method(degrees),
+            statistic=statistic,
+            degrees=degrees,
+            z=z,
+            sense="" if z is None else self._sense(z),
+            alternative=self.alternative,
+            p_value=p_value,
+            draws=draws,
+            notes=asked.notes if note is None else (note, *asked.notes),
+            noisy_totals=asked.noisy_names,
+        )
 
-def _noisy_names(asked: CrossedTable, sides: tuple[bool, bool]) -> tuple[str, ...]:
-    names = zip((asked.rows, asked.columns), sides, strict=True)
-    return tuple(name for name, exact in names if not exact)
+    def _sense(self, z: float) -> str:
+        """The direction of an association: which levels go together."""
+        rows, columns = self.asked.rows, self.asked.columns
+        one, other = self._levels_by_score(rows), self._levels_by_score(columns)
+        # Two levels are named; of more only the direction is.
+        first = f"{rows} = {one[-1]}" if len(one) == 2 else f"high {rows}"
+        if len(other) == 2:
+            return f"{first} goes with {columns} = {other[-1] if z > 0 else other[0]}"
+        return f"{first} goes with {'high' if z > 0 else 'low'} {columns}"
 
+    def _levels_by_score(self, name: str) -> list[str]:
+        """The levels of a feature, those with low scores first."""
+        schema = self.asked.measured.schema
+        levels = list(schema.features[schema.axis(name)].leaves_below(name))
+        ordered_by = _given_scores(name, len(levels), self.scores)
+        return [levels[place] for place in np.argsort(ordered_by, kind="stable").tolist()]
 
-def _answered_association(
-    asked: CrossedTable,
-    scores: Mapping[str, Sequence[float] | None],
-    pooled: bool,
-    alternative: Alternative,
-    ending: tuple[float, int, float | None, float, int],
-    method: str,
-    notes: tuple[str, ...],
-    noisy: tuple[str, ...] = (),
-) -> Association:
-    """Return an answer together with the scores that were used."""
-    statistic, degrees, z, p_value, draws = ending
-    ordered = []
-    for name, levels in zip((asked.rows, asked.columns), asked.shape, strict=False):
-        if name in scores:
-            ordered.append((name, _given_scores(name, levels, scores)))
-    return Association(
-        asked.rows,
-        asked.columns,
-        asked.strata,
-        tuple(ordered),
-        pooled,
-        asked.measured.name,
-        asked.measured.noise_name,
-        method,
-        statistic,
-        degrees,
-        z,
-        "" if z is None else _sense(asked, scores, z),
-        alternative,
-        p_value,
-        draws,
-        notes,
-        noisy,
-    )
-
-
-def _method_of_many(
-    asked: CrossedTable,
-    scores: Mapping[str, Sequence[float] | None],
-    pooled: bool,
-    sums: int,
-) -> str:
-    """Name the test of one sum, or of the largest of several."""
-    method = _method(asked, scores, pooled, 1)
-    if sums > 1:
-        method = f"{method.rpartition(':')[0]}: the largest of {sums} sums"
-    return method
-
-
-def _scores(ordered: Iterable[str] | Scores) -> dict[str, Sequence[float] | None]:
-    return dict(ordered) if isinstance(ordered, Mapping) else dict.fromkeys(ordered)
+    def _method(self, degrees: int) -> str:
+        """What the statistic is called, and why it was chosen."""
+        asked = self.asked
+        names = (asked.rows, asked.columns)
+        levels = dict(zip(names, asked.shape[:2], strict=True))
+        nominal = [name for name in names if levels[name] > 2 and name not in self.scores]
+        ranked = [name for name in names if levels[name] > 2 and name in self.scores]
+        called = "odds ratio of two levels by two"
+        if len(ranked) == 2:
+            called = "linear-by-linear association of two ordered features"
+        elif ranked and not nominal:
+            called = f"trend of two levels in the scores of {ranked[0]} (Cochran-Armitage)"
+        elif ranked:
+            called = f"mean scores of {ranked[0]} by the levels of {nominal[0]}"
+        elif nominal:
+            called = "general association"
+        if self.pooled:
+            famous = " (Cochran-Mantel-Haenszel)" if not ranked and not nominal else ""
+            called = f"{called}, common to the strata of {', '.join(asked.strata)}{famous}"
+        elif asked.strata:
+            called = f"{called}, added over the strata of {', '.join(asked.strata)}"
+        if degrees == 1:
+            return f"{called}: one degree of freedom"
+        many = "the largest of {} sums" if asked.noisy_names else "{} degrees of freedom"
+        return f"{called}: {many.format(degrees)}"
 
 
 def _independence(asked: CrossedTable, draws: int, randomness: Randomness) -> Independence:
-    shape = asked.shape
-    size = asked.estimate.size
-    asked.check_size(size)
+    asked.check_size(asked.estimate.size)
     # Every cell is a sum of its own.
-    cells = np.eye(size).reshape(-1, *shape)
-    noise = asked.weigh_noise(cells)
+    noise = asked.weigh_noise(np.eye(asked.estimate.size).reshape(-1, *asked.shape))
     statistic, expected, p_value = independence_test(
         asked.estimate,
         asked.row_totals,
         asked.column_totals,
-        noise.standard_errors.reshape(shape) ** 2,
+        noise.standard_errors.reshape(asked.shape) ** 2,
         noise.draw,
         draws,
         randomness,
     )
     return Independence(
-        asked.rows,
-        asked.columns,
-        asked.strata,
-        asked.measured.name,
-        asked.measured.noise_name,
-        statistic,
-        expected,
-        p_value,
-        draws,
-        asked.notes,
+        **asked.named,
+        statistic=statistic,
+        expected=expected,
+        p_value=p_value,
+        draws=draws,
+        notes=asked.notes,
     )
 
 
-def _association(
-    asked: CrossedTable,
-    scores: Mapping[str, Sequence[float] | None],
-    pooled: bool,
-    alternative: Alternative,
-    draws: int,
-    randomness: Randomness,
-) -> Association:
-    row_levels, column_levels, _ = asked.shape
-    row_scores = _score_columns(asked.rows, row_levels, scores)
-    column_scores = _score_columns(asked.columns, column_levels, scores)
-    test = ScoreTest(row_scores, column_scores, pooled)
-    margins = (asked.row_totals, asked.column_totals)
-    noise = noise_covariances(asked, test)
-
-    def find_law(weights: Floats) -> Callable[[int, Randomness], Floats]:
-        return asked.weigh_noise(weights).draw
-
-    statistic, degrees, z, p_value = score_test(
-        test, asked.estimate, margins, noise, find_law, alternative, draws, randomness
-    )
-    method = _method(asked, scores, pooled, degrees)
-    ending = (statistic, degrees, z, p_value, draws)
-    return _answered_association(asked, scores, pooled, alternative, ending, method, asked.notes)
-
-
-def _sense(asked: CrossedTable, scores: Mapping[str, Sequence[float] | None], z: float) -> str:
-    """The direction of an association: which levels go together."""
-    one = _levels_by_score(asked, asked.rows, scores)
-    other = _levels_by_score(asked, asked.columns, scores)
-    # Two levels are named; of more only the direction is.
-    first = f"{asked.rows} = {one[-1]}" if len(one) == 2 else f"high {asked.rows}"
-    if len(other) == 2:
-        level = other[-1] if z > 0 else other[0]
-        return f"{first} goes with {asked.columns} = {level}"
-    direction = "high" if z > 0 else "low"
-    return f"{first} goes with {direction} {asked.columns}"
-
-
-def _levels_by_score(
-    asked: CrossedTable, name: str, scores: Mapping[str, Sequence[float] | None]
-) -> list[str]:
-    """The levels of a feature, those with low scores first."""
-    schema = asked.measured.schema
-    feature = schema.features[schema.axis(name)]
-    levels = list(feature.leaves_below(name))
-    ordered_by = _given_scores(name, len(levels), scores)
-    return [levels[place] for place in np.argsort(ordered_by, kind="stable").tolist()]
-
-
-def _score_columns(name: str, levels: int, scores: Mapping[str, Sequence[float] | None]) -> Floats:
+def _score_columns(name: str, levels: int, scores: Scores) -> Floats:
     """The scores of an ordered feature, from 0 to 1; two levels have an order; else the indicators
     of all levels but the first.
 
@@ -585,9 +542,7 @@ def _score_columns(name: str, levels: int, scores: Mapping[str, Sequence[float] 
     return np.asarray((column - column.min()) / np.ptp(column))
 
 
-def _given_scores(
-    name: str, levels: int, scores: Mapping[str, Sequence[float] | None]
-) -> tuple[float, ...]:
+def _given_scores(name: str, levels: int, scores: Scores) -> tuple[float, ...]:
     """The scores of an ordered feature as they were given; 1, 2, 3 and so on unless they were.
 
     >>> _given_scores("dose", 3, {"dose": None})
@@ -613,27 +568,3 @@ def noise_covariances(asked: CrossedTable, test: ScoreTest) -> Floats:
     asked.check_size(strata * test.size)
     weights = np.einsum("dij,kl->kdijl", test.weights, np.eye(strata))
     return np.stack([asked.weigh_noise(of_stratum).covariance for of_stratum in weights])
-
-
-def _method(asked: CrossedTable, scores: Mapping[str, Any], pooled: bool, degrees: int) -> str:
-    """What the statistic is called, and why it was chosen."""
-    names = (asked.rows, asked.columns)
-    levels = dict(zip(names, asked.shape[:2], strict=True))
-    nominal = [name for name in names if levels[name] > 2 and name not in scores]
-    ranked = [name for name in names if levels[name] > 2 and name in scores]
-    called = "odds ratio of two levels by two"
-    if len(ranked) == 2:
-        called = "linear-by-linear association of two ordered features"
-    elif ranked and not nominal:
-        called = f"trend of two levels in the scores of {ranked[0]} (Cochran-Armitage)"
-    elif ranked:
-        called = f"mean scores of {ranked[0]} by the levels of {nominal[0]}"
-    elif nominal:
-        called = "general association"
-    if pooled:
-        famous = " (Cochran-Mantel-Haenszel)" if not ranked and not nominal else ""
-        called = f"{called}, common to the strata of {', '.join(asked.strata)}{famous}"
-    elif asked.strata:
-        called = f"{called}, added over the strata of {', '.join(asked.strata)}"
-    freedom = "one degree of freedom" if degrees == 1 else f"{degrees} degrees of freedom"
-    return f"{called}: {freedom}"

@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,6 @@ from semidp.inference.independence import (
     CrossedTable,
     check_draws,
     crossed_table,
-    exact_sides,
 )
 from semidp.inference.measured import Cells, measured_table
 from semidp.inference.models import model
@@ -316,7 +315,7 @@ class CommonOddsRatio(Encodable):
         The odds ratio under which the pooled sum has the published value as its mean: without
         noise the conditional maximum of the likelihood.
     low, high, level
-        The interval; `high` may be infinite.
+        The interval; `high` may be infinite, which is None in JSON.
     varying
         How many strata can vary: the others say nothing.
     draws
@@ -349,14 +348,6 @@ class CommonOddsRatio(Encodable):
 
     def __contains__(self, value: float) -> bool:
         return self.low <= value <= self.high
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the answer as plain values; an open end is None."""
-        document = super().to_json()
-        for name in ("value", "low", "high"):
-            if not math.isfinite(document[name]):
-                document[name] = None
-        return document
 
 
 @dataclass(frozen=True, eq=False)
@@ -508,8 +499,7 @@ def common_odds_ratio(
             f"an odds ratio is of two features of two levels, and {rows} has {asked.shape[0]} and"
             f" {columns} has {asked.shape[1]}"
         )
-    sides = exact_sides(release, asked)
-    if not any(sides):
+    if not any(asked.exact):
         within = f" within {', '.join(asked.strata)}" if asked.strata else ""
         terms = " + ".join((rows, *asked.strata))
         raise Refused(
@@ -517,8 +507,8 @@ def common_odds_ratio(
             f' noisy: semidp model RELEASE "{columns} ~ {terms}" has the odds ratio as a'
             " coefficient, by an approximation"
         )
-    if not all(sides):
-        bounded = _bound_ratio(asked, sides[0], level)
+    if not all(asked.exact):
+        bounded = _bound_ratio(asked, level)
         is_open = bounded.low == 0.0 or math.isinf(bounded.high)
         return _by_model(release, bounded) if is_open else bounded
     source = SystemRandomness() if randomness is None else randomness
@@ -576,19 +566,16 @@ def _common_ratio(
     if low == math.inf or high == 0.0:
         notes = (*notes, _ALL_REJECTED)
     return CommonOddsRatio(
-        asked.rows,
-        asked.columns,
-        asked.strata,
-        _first_levels(asked),
-        asked.measured.name,
-        asked.measured.noise_name,
-        value,
-        low,
-        high,
-        level,
-        varying,
-        draws,
-        notes,
+        **asked.named,
+        compared=_first_levels(asked),
+        value=value,
+        low=low,
+        high=high,
+        level=level,
+        varying=varying,
+        draws=draws,
+        notes=notes,
+        noisy_totals=asked.noisy_names,
     )
 
 
@@ -602,20 +589,20 @@ def _first_levels(asked: CrossedTable) -> tuple[str, str]:
     return first[0], first[1]
 
 
-def _bound_ratio(asked: CrossedTable, rows_exact: bool, level: float) -> CommonOddsRatio:
+def _bound_ratio(asked: CrossedTable, level: float) -> CommonOddsRatio:
     """The interval where one of the two features has noisy totals: nothing is simulated."""
     two_levels = cut_scores(2, None)
     questions = asked_questions(two_levels, two_levels, asked.shape[2], pooled=True)
-    odds = NoisyOdds(unknown_totals(asked, rows_exact, questions))
+    odds = NoisyOdds(unknown_totals(asked, questions))
     ends = odds.interval(level)
     value = math.exp(odds.log_estimate)
     answer = _common_ratio(asked, value, ends, level, len(odds.upper), draws=0)
-    noisy = asked.columns if rows_exact else asked.rows
     note = (
-        f"The totals of {noisy} are noisy: the interval holds for all plausible totals, at least as"
-        f" often as stated; the chance of {MISS:g} that these miss is part of it."
+        f"The totals of {asked.noisy_names[0]} are noisy: the interval holds for all plausible"
+        f" totals, at least as often as stated; the chance of {MISS:g} that these miss is"
+        " part of it."
     )
-    return replace(answer, notes=(note, *answer.notes), noisy_totals=(noisy,))
+    return replace(answer, notes=(note, *answer.notes))
 
 
 def _by_model(release: "ReleaseValue", bounded: CommonOddsRatio) -> CommonOddsRatio:

@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,22 +58,70 @@ class CrossedTable:
         The features of the test.
     measured
         The published table, with the law of its noise.
-    shape
-        Numbers of rows, columns and combinations of strata.
-    row_totals, column_totals
-        The exact margins, one column a stratum; 0 where they are noisy.
-    notes
-        What a reader must know.
+    public
+        What is exact.
     """
 
     rows: str
     columns: str
     strata: tuple[str, ...]
     measured: Measured = field(repr=False)
-    shape: tuple[int, int, int]
-    row_totals: Counts = field(repr=False)
-    column_totals: Counts = field(repr=False)
-    notes: tuple[str, ...] = ()
+    public: Dataspace = field(repr=False)
+
+    @property
+    def named(self) -> dict[str, Any]:
+        """What every answer repeats: the features, the table, and the law of its noise."""
+        features = {"rows": self.rows, "columns": self.columns, "strata": self.strata}
+        return {**features, "table": self.measured.name, "noise": self.measured.noise_name}
+
+    @cached_property
+    def shape(self) -> tuple[int, int, int]:
+        """Numbers of rows, columns and combinations of strata."""
+        _, sizes = level_codes(self.measured.schema, (self.rows, self.columns, *self.strata))
+        # All combinations of strata are one axis.
+        return sizes[0], sizes[1], math.prod(sizes[2:])
+
+    @cached_property
+    def exact(self) -> tuple[bool, bool]:
+        """Whether the totals of rows and of columns are exact, within strata."""
+        rows, columns = (Margin(side, *self.strata) for side in (self.rows, self.columns))
+        return self.public.publishes(rows), self.public.publishes(columns)
+
+    @property
+    def noisy_names(self) -> tuple[str, ...]:
+        """The features whose totals are noisy."""
+        names = zip((self.rows, self.columns), self.exact, strict=True)
+        return tuple(name for name, exact in names if not exact)
+
+    @cached_property
+    def row_totals(self) -> Counts:
+        """The exact totals of rows, one column a stratum; 0 where they are noisy."""
+        return self._totals(0)
+
+    @cached_property
+    def column_totals(self) -> Counts:
+        """The exact totals of columns, one column a stratum; 0 where they are noisy."""
+        return self._totals(1)
+
+    def _totals(self, side: int) -> Counts:
+        levels = (self.shape[side], self.shape[2])
+        if not self.exact[side]:
+            return np.zeros(levels, dtype=np.int64)
+        name = (self.rows, self.columns)[side]
+        return exact_totals(self.public, (name, *self.strata)).reshape(levels)
+
+    @cached_property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader must know: exact totals of rows or columns that no test conditions on."""
+        used = ({self.rows, *self.strata}, {self.columns, *self.strata})
+        unused = []
+        for margin in self.public.margins:
+            names = {*margin.names}
+            if names & {self.rows, self.columns} and not any(names <= side for side in used):
+                unused.append(str(margin))
+        if not unused:
+            return ()
+        return (f"The test does not condition on further exact totals: {', '.join(unused)}.",)
 
     @cached_property
     def codes(self) -> NDArray[np.intp]:
@@ -116,9 +164,7 @@ def crossed_table(
     strata: Iterable[str],
     table: str | None,
 ) -> CrossedTable:
-    """Find the table that has the features of a test; totals that are not exact are 0 in what is
-    returned.
-    """
+    """Find the table that has the features of a test."""
     strata = tuple(strata)
     names = (rows, columns, *strata)
     measured = measured_table(release, names, table)
@@ -129,23 +175,12 @@ def crossed_table(
     public = select_public(release, measured)
     if len({measured.schema.axis(name) for name in names}) < len(names):
         raise InputError("rows, columns and strata must be different features, each named once")
-    exact = {side: public.publishes(Margin(side, *strata)) for side in (rows, columns)}
     if measured.schema.possible is not None:
         raise Refused(
             "with impossible cells (structural zeros) independence has no meaning here: test a part"
             " without"
         )
-    # All combinations of strata are one axis.
-    _, sizes = level_codes(measured.schema, names)
-    shape = (sizes[0], sizes[1], math.prod(sizes[2:]))
-    totals = []
-    for side, levels in zip((rows, columns), sizes[:2], strict=True):
-        flat = np.zeros(levels * shape[2], dtype=np.int64)
-        if exact[side]:
-            flat = exact_totals(public, (side, *strata))
-        totals.append(flat.reshape(levels, -1))
-    notes = _unused_totals(public, rows, columns, strata)
-    return CrossedTable(rows, columns, strata, measured, shape, totals[0], totals[1], notes)
+    return CrossedTable(rows, columns, strata, measured, public)
 
 
 def exact_totals(public: Dataspace, names: Sequence[str]) -> Counts:
@@ -155,21 +190,6 @@ def exact_totals(public: Dataspace, names: Sequence[str]) -> Counts:
     flat = np.zeros(math.prod(sizes), dtype=np.int64)
     np.add.at(flat, codes, total.counts.ravel())
     return flat
-
-
-def _unused_totals(
-    public: Dataspace, rows: str, columns: str, strata: tuple[str, ...]
-) -> tuple[str, ...]:
-    """Note on the exact totals of rows or columns that the test does not condition on."""
-    used = ({rows, *strata}, {columns, *strata})
-    unused = []
-    for margin in public.margins:
-        names = {*margin.names}
-        if names & {rows, columns} and not any(names <= side for side in used):
-            unused.append(str(margin))
-    if not unused:
-        return ()
-    return (f"The test does not condition on further exact totals: {', '.join(unused)}.",)
 
 
 _MOST_RECORDS = 10**9  # of the sampler
@@ -458,9 +478,7 @@ ScoresOfSums = tuple[Floats, Floats]
 
 
 def tried_totals(
-    release: "ReleaseValue",
     asked: CrossedTable,
-    sides: tuple[bool, bool],
     scores: ScoresOfSums | None,
     alternative: Alternative,
     draws: int,
@@ -476,8 +494,8 @@ def tried_totals(
     noise = asked.weigh_noise(cells)
     # The interval of the totals and the reference of the statistic have draws of their own.
     errors = noise.draw(max(draws, 9999), randomness).reshape(-1, r, c)
-    row_sets = _plausible(release, asked, 0, errors.sum(axis=2), sides[0])
-    column_sets = _plausible(release, asked, 1, errors.sum(axis=1), sides[1])
+    row_sets = _plausible(asked, 0, errors.sum(axis=2))
+    column_sets = _plausible(asked, 1, errors.sum(axis=1))
     if row_sets is None or column_sets is None or len(row_sets) * len(column_sets) > _MOST_TOTALS:
         return None
     totals = list(itertools.product(row_sets, column_sets))
@@ -499,32 +517,27 @@ def tried_totals(
     z = None
     if isinstance(test, ScoredTotalsTest) and len(test.row_scores) == 1:
         z = float(test.sums(estimate[None], rows, columns)[0, 0])
-    noisy = [
-        name for name, exact in zip((asked.rows, asked.columns), sides, strict=True) if not exact
-    ]
     note = (
-        f"The totals of {' and '.join(noisy)} are noisy: p is the largest over {len(totals):,}"
-        f" plausible totals, plus {MISS:g} for the chance that these miss (Berger and Boos)."
+        f"The totals of {' and '.join(asked.noisy_names)} are noisy: p is the largest over"
+        f" {len(totals):,} plausible totals, plus {MISS:g} for the chance that these miss (Berger"
+        " and Boos)."
     )
     return TriedTotals(statistic, z, p, count, note)
 
 
-def _plausible(
-    release: "ReleaseValue", asked: CrossedTable, side: int, errors: Floats, exact: bool
-) -> list[Counts] | None:
+def _plausible(asked: CrossedTable, side: int, errors: Floats) -> list[Counts] | None:
     """Totals of rows (side 0) or columns (1) that the noise does not rule out; the exact ones where
     published.
 
     None where there are too many.
     """
-    if exact:
+    if asked.exact[side]:
         published = asked.column_totals if side else asked.row_totals
         return [published[:, 0]]
     name = asked.columns if side else asked.rows
-    public = select_public(release, asked.measured)
-    n = int(public.n or 0)
+    n = int(asked.public.n or 0)
     sums = asked.estimate.sum(axis=(1 - side, 2))
-    bounds = CellBounds.from_dataspace(public, (name,))
+    bounds = CellBounds.from_dataspace(asked.public, (name,))
     # Both sides may be noisy: each side misses half as often; the last level is what the others
     # leave.
     miss = MISS / (2 * (len(sums) - 1))
@@ -552,10 +565,3 @@ def _nearest(sums: Floats, n: int) -> Counts:
     positive = np.maximum(sums, 0.0) + 1e-9
     ends = np.rint(np.cumsum(positive) / positive.sum() * n).astype(np.int64)
     return np.diff(np.concatenate([[0], ends]))
-
-
-def exact_sides(release: "ReleaseValue", asked: CrossedTable) -> tuple[bool, bool]:
-    """Whether the totals of rows and of columns are exact, within strata."""
-    public = select_public(release, asked.measured)
-    rows, columns = (Margin(side, *asked.strata) for side in (asked.rows, asked.columns))
-    return public.publishes(rows), public.publishes(columns)

@@ -137,7 +137,7 @@ class ChangedRow(Encodable):
     lower, upper
         Interval of the difference.
     ratio, ratio_lower, ratio_upper
-        The second over the first with its interval; an open end is infinite.
+        The second over the first with its interval; an open end is infinite, which is None in JSON.
     exact
         Whether both numbers are exact.
     level
@@ -169,14 +169,6 @@ class ChangedRow(Encodable):
     def is_sure(self) -> bool:
         """Whether the interval of the difference leaves out 0."""
         return not self.lower <= 0 <= self.upper
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the row as plain values, None for what is not finite."""
-        document = super().to_json()
-        for name, value in document.items():
-            if isinstance(value, float) and not math.isfinite(value):
-                document[name] = None
-        return document
 
 
 @dataclass(frozen=True)

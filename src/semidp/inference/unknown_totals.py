@@ -587,10 +587,9 @@ def noise_terms(asked: CrossedTable, weights: Floats) -> NoiseTerms:
     return NoiseTerms(noise.terms(0))
 
 
-def unknown_totals(
-    asked: CrossedTable, rows_exact: bool, questions: tuple[ScoreQuestion, ...]
-) -> UnknownTotals:
+def unknown_totals(asked: CrossedTable, questions: tuple[ScoreQuestion, ...]) -> UnknownTotals:
     """A released table as these tests see it: the feature with exact totals stands first."""
+    rows_exact = asked.exact[0]
     if rows_exact:
         estimate, sizes = asked.estimate, asked.row_totals
     else:

@@ -99,7 +99,7 @@ def decode_fields(cls: Any, document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def encode(value: object) -> Any:
-    """Return a value as JSON has it.
+    """Return a value as JSON has it, which has no infinity: None.
 
     >>> encode({"rho": Fraction(1, 3), "counts": np.array([1, 2]), "kinds": ("a", None)})
     {'rho': '1/3', 'counts': [1, 2], 'kinds': ['a', None]}
@@ -108,6 +108,8 @@ def encode(value: object) -> Any:
         return value.to_json()
     if isinstance(value, Enum):
         return value.value
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, Fraction):

@@ -275,10 +275,10 @@ def _sum_rows(file: TableFile, schema: Schema, *, once: bool) -> Table:
     cells = _locate(file, schema, schema.grid.full, file.rows)
     if once and len(set(cells)) < len(cells):
         raise DataError(f"the table {file.name} gives one cell twice")
-    for cell, text in zip(cells, _texts(file.rows), strict=True):
+    for number, (cell, text) in enumerate(zip(cells, _texts(file.rows), strict=True), start=1):
         # So many digits fit into 64 bits; other digits than ASCII are more likely a slip.
         if not (text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS):
-            raise DataError(f"a count of {file.name} is no whole number")
+            raise DataError(f"count {number} of {file.name} is no whole number")
         counts[cell] += int(text)
     return Table(schema, counts.reshape(schema.shape))
 
