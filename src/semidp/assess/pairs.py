@@ -27,7 +27,6 @@ from semidp.promise.exact import count_noun
 from semidp.promise.mechanisms.canonical_cell import CellSpace
 from semidp.promise.mechanisms.exponential import ExponentialMechanism, RankSpace, rank_scores
 from semidp.promise.mechanisms.mechanism import Mechanism
-from semidp.promise.mechanisms.residual_laws import SharedNoise
 from semidp.promise.noise.choice import ExponentialChoice
 from semidp.promise.schema.margins import Counts
 from semidp.promise.sensitivity.distribution_space import DistributionSpace
@@ -39,6 +38,7 @@ from semidp.promise.sensitivity.query_space import QuerySpace
 from semidp.promise.sensitivity.table_spaces import TableSpace
 from semidp.promise.spaces.dataspace import Margin
 from semidp.publish.fitting.tables import fit_table
+from semidp.publish.residual_mechanism import SharedNoise
 
 _NO_PAIR = "a pair is two arrays of whole numbers of one shape, with at least one axis"
 

@@ -34,7 +34,7 @@ from semidp.publish.settings import (
     split_plan_file,
 )
 from semidp.publish.sources.opening import Source
-from semidp.publish.statistics.setting import Setting, Shape, assign_values, split_names
+from semidp.publish.statistics.protocol.statistic import Setting, Shape, assign_values, split_names
 from semidp.publish.survey import any_totals, public_scope, survey
 
 Text = str | None

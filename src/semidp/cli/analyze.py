@@ -53,8 +53,7 @@ from semidp.publish.release_files import release_files
 from semidp.publish.results.texts import errors_text
 from semidp.publish.selection import available, option_name, residual_plan
 from semidp.publish.sources.opening import local_paths
-from semidp.publish.statistics.registry import build_requests
-from semidp.publish.statistics.setting import Chosen
+from semidp.publish.statistics.protocol.statistic import Chosen, build_requests
 
 if TYPE_CHECKING:
     from semidp.present.forecasts import PlanForecasts

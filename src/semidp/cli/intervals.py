@@ -31,7 +31,7 @@ from semidp.promise.exact import exact, plain
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.publish.recheck import load_consistent
 from semidp.publish.results.texts import end_texts, p_value_text, rounded_text
-from semidp.publish.statistics.setting import split_names
+from semidp.publish.statistics.protocol.statistic import split_names
 
 
 @command

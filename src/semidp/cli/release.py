@@ -40,7 +40,6 @@ from semidp.promise.files import may_exist
 from semidp.promise.guarantee import Scope
 from semidp.promise.progress import Progress
 from semidp.promise.spaces.linked import UNIT
-from semidp.publish.approval import Approval
 from semidp.publish.folders import Unfinished, check_place, discard_unfinished, is_unfinished
 from semidp.publish.pipeline import RunOptions, run_plan
 from semidp.publish.plan import Plan
@@ -55,6 +54,7 @@ from semidp.publish.recheck import load_consistent
 from semidp.publish.release_files import REPORT, release_files
 from semidp.publish.resources import declared_needs
 from semidp.publish.settings import DESCRIBING, SPENDING, Given, name_options
+from semidp.publish.signing import Approval
 from semidp.publish.sources.opening import Source, local_paths
 from semidp.publish.statistics.protocol.statistic import Chosen, build_requests, statistic_settings
 

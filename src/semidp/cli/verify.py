@@ -25,7 +25,6 @@ from semidp.present.card import ReleaseCard, describe_release
 from semidp.present.release import Release
 from semidp.promise.files import replace_file
 from semidp.promise.spaces.dataspace import Dataspace, normalize_margins
-from semidp.publish.approval import Approval, approval_path, approved_lines, sign_plan
 from semidp.publish.plan import Plan
 from semidp.publish.plan_settings import (
     read_places,
@@ -35,7 +34,14 @@ from semidp.publish.release_files import REPORT, read_release_document
 from semidp.publish.resources import refuse_map
 from semidp.publish.results.place_maps import PlaceMap
 from semidp.publish.settings import Given
-from semidp.publish.signing import Signer, make_keys
+from semidp.publish.signing import (
+    Approval,
+    Signer,
+    approval_path,
+    approved_lines,
+    make_keys,
+    sign_plan,
+)
 from semidp.publish.signing import verify as verify_signature
 
 _SHOWN_FIELDS = 4  # of those that are taken on trust, in print

@@ -26,7 +26,7 @@ from semidp.publish.results.texts import name_tradeoff
 from semidp.publish.sdmx import STRUCTURE
 from semidp.publish.side_information import change
 from semidp.publish.statistics.parts import Partition
-from semidp.publish.statistics.protocol.results import Published
+from semidp.publish.statistics.protocol.requests import Published
 
 # of attempts that the best attacker misses: less is hardly any protection (mu 4.9, epsilon 7.6)
 _LEAST_MISSED = 0.0005
