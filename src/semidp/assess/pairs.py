@@ -52,7 +52,7 @@ def _read_values(values: ArrayLike) -> Counts:
     return array
 
 
-@frozen(eq=False)
+@frozen(slots=False, eq=False)
 class Pair:
     """Two values of a query that a mechanism promises to make hard to tell apart.
 
