@@ -34,7 +34,6 @@ from semidp.promise.guarantee import Guarantee
 from semidp.promise.noise.randomness import Randomness
 from semidp.promise.schema.outcome import Outcome
 from semidp.promise.schema.schema import Schema
-from semidp.promise.sensitivity.moments import Coding
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.tradeoff.budget import Budget
 from semidp.publish.pipeline import RunOptions, run_plan
