@@ -261,8 +261,9 @@ _OPTIONS = (
     *o.ADJACENCY,
     *o.BUDGET,
     *("schema", "levels", "bins", "levels_from_data"),
-    *o.RECORDS,
-    *("ledger", "seed", "force"),
+    # at most thirty options are shown, and --set gives this one with others of a plan file
+    *(name for name in o.RECORDS if name != "read_as"),
+    *("set", "ledger", "seed", "force"),
 )
 
 

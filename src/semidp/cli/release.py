@@ -367,7 +367,7 @@ def resume(
     """
     left = Unfinished.from_notes(out)
     if left is None:
-        raise InputError(f"there is no unfinished {out} to go on with")
+        raise InputError(f"there is no unfinished release at {out}: nothing to resume")
     noted = left.read_notes()
     said = noted.get("command") or {}
     if not isinstance(said, dict):

@@ -137,12 +137,10 @@ def _draw_page(done: Release, page: Path | None, places: PlaceMap | None) -> Non
 
 def _on_trust(found: Recheck, key: Path | None) -> list[tuple[str, str]]:
     """Say what was not computed again, and whose word it is."""
-    whose = (
-        "of whoever made this folder, which is not verified"
-        if key is None
-        else f"of whoever holds the key {key}"
-    )
-    rows = [("on trust", f"what nothing here confirms is the word {whose}:")]
+    whose = "unverified word of whoever made this folder"
+    if key is not None:
+        whose = f"word of whoever holds the key {key}"
+    rows = [("on trust", f"nothing here confirms the following; it is the {whose}:")]
     for trust in found.trusted:
         shown = ", ".join(trust.fields[:_SHOWN_FIELDS])
         further = len(trust.fields) - _SHOWN_FIELDS
