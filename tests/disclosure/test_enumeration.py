@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from semidp.assess.disclosure import closed_bounds, conforming
+from semidp.assess.disclosure import closed_bounds, program_bounds
 from semidp.assess.disclosure.findings import (
     Answer,
     CertainFindings,
@@ -203,7 +203,7 @@ def test_a_formula_that_overlooks_structural_zeros_is_caught(
         return counts.is_exact and junction_order(counts.cliques) is not None
 
     monkeypatch.setattr(closed_bounds, "is_closed", careless)
-    monkeypatch.setattr(conforming, "is_closed", careless)
+    monkeypatch.setattr(program_bounds, "is_closed", careless)
     rng = np.random.default_rng(3)
     cases = [draw_case(rng, hiding=False, zeros=True) for _ in range(80)]
     with pytest.raises(AssertionError):

@@ -17,7 +17,7 @@ from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.schema.schema import Schema
 from semidp.publish import TableRequest, release_files
 from semidp.publish.recheck import disagreements
-from semidp.publish.results import cells
+from semidp.publish.results import columns
 from semidp.publish.results.columns import METADATA, Columns, Form, Labels
 
 ODD = ("plain", "a,b", 'say "x"', "two\nlines", "", " space ", "=1+1", "ü", "'")
@@ -49,7 +49,7 @@ def by_the_row(schema: Schema, numbers: dict[str, np.ndarray]) -> bytes:
 def test_a_csv_file_is_that_of_the_standard_library(
     more: tuple[str, ...], rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cells, "_ROWS", rows)
+    monkeypatch.setattr(columns, "_ROWS", rows)
     schema = Schema([Feature("odd, name", [*ODD, *more]), NESTED])
     count = np.arange(schema.size).reshape(schema.shape)
     numbers = {"count": count, "estimate": np.resize(np.array(NUMBERS), schema.shape)}

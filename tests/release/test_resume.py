@@ -310,9 +310,9 @@ def test_without_a_ledger_nothing_is_kept(tmp_path: Path) -> None:
 
 
 def test_a_release_of_the_explorer_is_finished(here: Path) -> None:
-    from semidp.cli import _options, explore
+    from semidp.cli import _options, analyze
 
-    desk = explore._with_data("people.csv", Plan(), _options.Options(ledger=here / "ledger.json"))
+    desk = analyze._with_data("people.csv", Plan(), _options.Options(ledger=here / "ledger.json"))
     plan = Plan(
         [TableRequest(["sex", "region"], Budget.zcdp("1/10"))], ["sex"], levels_from_data=True
     )
