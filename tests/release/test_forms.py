@@ -129,7 +129,7 @@ def test_a_release_reads_back_from_either_form(tmp_path: Path) -> None:
 def test_parquet_is_the_default_for_many_cells(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cells, "PARQUET_FROM", 6)
+    monkeypatch.setattr(columns, "PARQUET_FROM", 6)
     released().save(tmp_path / "release")
     assert sorted(file.name for file in (tmp_path / "release").glob("*.parquet")) == [
         *("measurements.parquet", "table.parquet", "towns-measurements.parquet", "towns.parquet")
