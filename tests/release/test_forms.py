@@ -151,7 +151,7 @@ def test_a_file_that_is_no_parquet_is_refused_without_its_message(tmp_path: Path
     released().save(tmp_path / "release", form="parquet")
     (tmp_path / "release" / "table.parquet").write_bytes(b"PAR1 rubbish")
     document = json.loads((tmp_path / "release" / "release.json").read_text())
-    document["files"]["table.parquet"] = cells.digest(tmp_path / "release" / "table.parquet")
+    document["files"]["table.parquet"] = columns.digest(tmp_path / "release" / "table.parquet")
     (tmp_path / "release" / "release.json").write_text(json.dumps(document))
     with pytest.raises(InputError, match=r"release.json is damaged") as caught:
         Release.load(tmp_path / "release")
