@@ -21,6 +21,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from semidp.assess.adjacent_datasets import datasets
 from semidp.errors import BudgetExceeded, InputError, Refused
 from semidp.promise.accounting import ledger as ledger_module
 from semidp.promise.accounting.account import find_disagreement, fits
@@ -44,7 +45,6 @@ from semidp.promise.sensitivity.outcome_spaces import sum_space
 from semidp.promise.sensitivity.table_spaces import sensitivity_space
 from semidp.promise.spaces.adjacency import Ball, Exchange
 from semidp.promise.spaces.dataspace import Dataspace, Margin
-from semidp.promise.spaces.witness import datasets
 from semidp.promise.tradeoff.budget import Budget, approximate, gaussian, laplace, zcdp
 from semidp.promise.tradeoff.composition import compose
 from semidp.promise.tradeoff.function import Order, Tradeoff

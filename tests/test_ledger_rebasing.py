@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 from semidp import Budget, Feature, Schema, Table
+from semidp.assess.adjacent_datasets import ListedExchanges, datasets, is_adjacent
 from semidp.cli import run as command
 from semidp.errors import BudgetExceeded, InputError, Refused
 from semidp.promise.accounting.ledger import Ledger
@@ -28,9 +29,7 @@ from semidp.promise.mechanisms.mechanism import Mechanism
 from semidp.promise.sensitivity.table_spaces import sensitivity_space
 from semidp.promise.spaces.adjacency import Ball, Exchange
 from semidp.promise.spaces.dataspace import Dataspace, Margin
-from semidp.promise.spaces.exchange_blocks import Blocks
 from semidp.promise.spaces.semi_adjacency import semi_adjacency
-from semidp.promise.spaces.witness import datasets
 from semidp.promise.tradeoff.budget import approximate, zcdp
 
 SCHEMA = Schema([Feature("sex", "fm"), Feature("ill", "ny"), Feature("region", "ns")])
@@ -212,7 +211,7 @@ def test_the_sum_covers_the_worst_pair_of_the_union(path: Path) -> None:
             loss = sum(
                 square / (2 * float(one.sigma2)) for square, one in zip(squares, made, strict=True)
             )
-            if loss > worst and adjacency.adjacent(mine, dataset):
+            if loss > worst and is_adjacent(adjacency, mine, dataset):
                 worst = loss
     assert worst <= float(total_rho(book)) + 1e-12
     assert worst > 0.5 * float(total_rho(book)), (
@@ -452,7 +451,7 @@ def test_exchanges_under_further_exact_statistics_are_those_of_the_union(path: P
     assert total is not None
     assert total.adjacency == Exchange.from_dataspace(total.dataspace) == Exchange(3)
     spent = book.account().charges[0].spent.implied_rho()
-    blocks, worst = Blocks.from_dataspace(total.dataspace), 0
+    blocks, worst = ListedExchanges.from_dataspace(total.dataspace), 0
     position = {record: flat for flat, record in enumerate(np.ndindex(*SCHEMA.shape))}
     for dataset in itertools.islice(datasets(total.dataspace), 200):
         X = blocks.encode_records(dataset)

@@ -100,7 +100,7 @@ SUBPACKAGES = {
         CellLaw Disclosure Pair PerturbationTable PrivacyFunction ReadingRules Stratum Swap SwapRule assess
         assess_cell_keys assess_swapping attack_stratum audit_function audit_mechanism
         audit_samples choose_pair claims_of_release compute_cell_loss compute_exact_loss
-        given_pairs noise_energy opendp dp_sgd event_guarantee event_to_json worst_pair
+        given_pairs is_adjacent list_neighbors noise_energy opendp dp_sgd event_guarantee event_to_json worst_pair
     """
     ),
 }

@@ -14,6 +14,8 @@ from tests.rescaled import with_scale
 
 import semidp
 from semidp import Budget, Dataspace, Feature, Margin, Outcome, Schema, Table
+from semidp.assess import adjacent_datasets
+from semidp.assess.adjacent_datasets import ListedExchanges
 from semidp.assess.worst_moves import worst_move
 from semidp.cli import run as command
 from semidp.errors import InputError
@@ -26,9 +28,7 @@ from semidp.promise.sensitivity.answered_space import (
 )
 from semidp.promise.sensitivity.distribution_space import distribution_space
 from semidp.promise.sensitivity.outcome_spaces import outcome_exchange, sum_space
-from semidp.promise.spaces import witness
 from semidp.promise.spaces.adjacency import Ball
-from semidp.promise.spaces.exchange_blocks import Blocks
 from semidp.publish.selection import select_mechanism
 from semidp.publish.statistics.answered import AnsweredRequest, AnsweredSums
 from semidp.publish.statistics.outcomes.noise_law import simulate_noise
@@ -105,9 +105,9 @@ def test_no_exchange_moves_pairs_farther_than_the_norms(
 ) -> None:
     public, whole = small(counts, margins)
     by = [Margin(*names) for names in groups]
-    blocks = Blocks.from_dataspace(whole)
+    blocks = ListedExchanges.from_dataspace(whole)
     neighbours = []
-    for dataset in witness.datasets(whole):
+    for dataset in adjacent_datasets.datasets(whole):
         one = blocks.encode_records(dataset)
         neighbours.append((one, list(blocks.neighbours(one))))
     for law, budget in BUDGETS.items():
@@ -141,7 +141,7 @@ def test_no_ball_moves_pairs_farther_than_the_norms(
     public, whole = small(counts, margins)
     by = [Margin(*names) for names in groups]
     space = answered_space(public, Ball(a), OUTCOME, by, BUDGETS[budget])
-    datasets = [coded(whole, dataset) for dataset in witness.datasets(whole)]
+    datasets = [coded(whole, dataset) for dataset in adjacent_datasets.datasets(whole)]
     records = np.array(datasets)
     queries = np.array([pairs_of(space, dataset) for dataset in datasets])
     checked, found = 0, np.zeros(3, dtype=np.int64)

@@ -14,6 +14,7 @@ import pytest
 from attrs import evolve
 
 import semidp
+from semidp.assess.adjacent_datasets import enumerate_tables
 from semidp.errors import Refused
 from semidp.promise.accounting.ledger import Ledger
 from semidp.promise.guarantee import Guarantee
@@ -28,7 +29,6 @@ from semidp.promise.sensitivity.table_spaces import sensitivity_space
 from semidp.promise.spaces.adjacency import Ball, Exchange
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.spaces.exchange_blocks import ANSWERED_SUFFIX, Blocks, Records
-from semidp.promise.spaces.witness import enumerate_tables
 from semidp.publish.plan_changes import with_missing
 
 STEPS = 2

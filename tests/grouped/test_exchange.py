@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from semidp import Dataspace, Exchange, Feature, Margin, Outcome, Schema, Table
+from semidp.assess import adjacent_datasets
+from semidp.assess.adjacent_datasets import ListedExchanges
 from semidp.assess.worst_moves import worst_move
 from semidp.errors import Refused
 from semidp.promise.sensitivity.moments import moment_space
 from semidp.promise.sensitivity.outcome_spaces import outcome_exchange, sum_space
 from semidp.promise.sensitivity.patterns import Norms
-from semidp.promise.spaces import witness
-from semidp.promise.spaces.exchange_blocks import Blocks
 from semidp.publish.statistics.regression.designs import Coding, Design
 from semidp.publish.statistics.regression.fits import regression_routes, route_values
 
@@ -29,12 +29,12 @@ def pairs(public: Dataspace):
     whole = Schema(
         (*public.schema.features, Feature("y", [str(step) for step in range(STEPS + 1)]))
     )
-    blocks = Blocks.from_dataspace(
+    blocks = ListedExchanges.from_dataspace(
         Dataspace.from_totals(
             whole, dict(zip(public.margins, public.totals, strict=True)), public.n
         )
     )
-    for dataset in witness.datasets(blocks.dataspace):
+    for dataset in adjacent_datasets.datasets(blocks.dataspace):
         X = blocks.encode_records(dataset)
         for Y in blocks.neighbours(X):
             yield X, Y

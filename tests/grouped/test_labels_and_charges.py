@@ -11,6 +11,7 @@ import pytest
 from tests.grouped.measuring import sums
 
 from semidp import Ball, Budget, Dataspace, Margin, Plan, run
+from semidp.assess.adjacent_datasets import enumerate_tables
 from semidp.assess.events import dp_sgd, event_tradeoff
 from semidp.assess.worst_moves import worst_move
 from semidp.promise.noise.randomness import SeededRandomness
@@ -18,7 +19,6 @@ from semidp.promise.schema.features import Feature
 from semidp.promise.schema.outcome import Outcome
 from semidp.promise.schema.schema import Schema, Table
 from semidp.promise.sensitivity.outcome_spaces import sum_space
-from semidp.promise.spaces.witness import enumerate_tables
 from semidp.publish import GroupRequest, TableRequest
 
 

@@ -21,6 +21,7 @@ from tests.laws.listed_exchanges import (
 
 import semidp
 from semidp.assess import worst_pair
+from semidp.assess.adjacent_datasets import list_neighbors
 from semidp.assess.pairs import worst_histograms
 from semidp.errors import DataError
 from semidp.promise.accounting.ledger import Ledger
@@ -60,7 +61,7 @@ def most_replaced(dataspace: Dataspace) -> int:
     exchange = Exchange.from_dataspace(dataspace)
     before = Counter(PEOPLE)
     most = 0
-    for after in exchange.neighbours(PEOPLE, dataspace):
+    for after in list_neighbors(exchange, PEOPLE, dataspace):
         # wards keep their sizes, so that each age that leaves is replaced by one that comes
         most = max(most, (before - Counter(after)).total())
     return most

@@ -15,6 +15,8 @@ from scipy import stats
 from tests.grouped.measuring import quantiles
 
 from semidp import RunOptions, run
+from semidp.assess import adjacent_datasets
+from semidp.assess.adjacent_datasets import ListedExchanges
 from semidp.cli import run as command
 from semidp.errors import InputError, Refused
 from semidp.present.release import Release
@@ -35,10 +37,8 @@ from semidp.promise.schema.features import Feature
 from semidp.promise.schema.outcome import Outcome
 from semidp.promise.schema.schema import Schema, Table
 from semidp.promise.sensitivity.outcome_spaces import outcome_exchange
-from semidp.promise.spaces import witness
 from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.dataspace import Dataspace, Margin
-from semidp.promise.spaces.exchange_blocks import Blocks
 from semidp.promise.tradeoff.budget import Budget
 from semidp.promise.tradeoff.smooth import Gaussian
 from semidp.publish.plan import Plan
@@ -181,7 +181,7 @@ def test_exchanges_are_as_private_as_is_said(budget: Budget, counts, margins, by
     mechanism = exponential_mechanism(space, budget)
     assert isinstance(mechanism, ExponentialMechanism)
     whole = Schema((*schema.features, Feature("y", ["0", "1", "2"])))
-    blocks = Blocks.from_dataspace(
+    blocks = ListedExchanges.from_dataspace(
         Dataspace.from_totals(
             whole, dict(zip(public.margins, public.totals, strict=True)), public.n
         )
@@ -198,7 +198,7 @@ def test_exchanges_are_as_private_as_is_said(budget: Budget, counts, margins, by
         return np.concatenate(parts)
 
     seen: dict[tuple[bytes, bytes], tuple[np.ndarray, np.ndarray]] = {}
-    for dataset in witness.datasets(blocks.dataspace):
+    for dataset in adjacent_datasets.datasets(blocks.dataspace):
         X = blocks.encode_records(dataset)
         one = histograms(X)
         for Y in blocks.neighbours(X):

@@ -33,7 +33,7 @@ from semidp.promise.sensitivity.outcome_spaces import SumSpace, outcome_exchange
 from semidp.promise.sensitivity.patterns import Norms
 from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.dataspace import Dataspace, Margin
-from semidp.promise.spaces.exchange_blocks import Blocks, Records
+from semidp.promise.spaces.exchange_blocks import ListedExchanges, Records
 from semidp.promise.tradeoff.budget import Budget
 from semidp.publish.plan import Plan
 from semidp.publish.statistics.quantiles import QuantileRequest
@@ -178,7 +178,7 @@ def test_the_definition_here_is_that_of_the_library() -> None:
     schema = space.dataspace.schema
     whole = Schema((*schema.features, Feature("y", "012")))
     public = dict(zip(space.dataspace.margins, space.dataspace.totals, strict=True))
-    blocks = Blocks.from_dataspace(Dataspace.from_totals(whole, public, 3))
+    blocks = ListedExchanges.from_dataspace(Dataspace.from_totals(whole, public, 3))
     pairs = {frozenset(pair) for pair in neighbours(3, 2, 2) if pair[0] != pair[1]}
     again = {frozenset((X, Y)) for X in datasets(3, 2, 2) for Y in blocks.neighbours(X)}
     assert len(pairs) > 1000
@@ -239,7 +239,9 @@ def test_medians_by_state_and_nation_at_epsilon_1() -> None:
     assert before.tradeoff.implied_epsilon() == Fraction(3, 2)
 
 
-def drawn_world(source: np.random.Generator) -> tuple[Blocks, RankSpace, SumSpace, Records] | None:
+def drawn_world(
+    source: np.random.Generator,
+) -> tuple[ListedExchanges, RankSpace, SumSpace, Records] | None:
     """Features flat and nested, blocks one-way and joint at any depth, and sets of groups that
     these publish.
     """
@@ -271,7 +273,7 @@ def drawn_world(source: np.random.Generator) -> tuple[Blocks, RankSpace, SumSpac
         return None
     chosen = [sets[k] for k in source.permutation(len(sets))[: source.integers(1, 4)]]
     try:
-        found = Blocks.from_dataspace(public)
+        found = ListedExchanges.from_dataspace(public)
         outcome = Outcome("score", 0, 2, 2)
         adjacency = outcome_exchange(public)
         return (

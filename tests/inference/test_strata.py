@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
+from semidp.assess.adjacent_datasets import enumerate_tables
 from semidp.cli import run
 from semidp.errors import DataError, InputError, Refused, SchemaError
 from semidp.promise.noise.canonical import Normal, Recursive, Tulap, canonical_noise
@@ -22,7 +23,6 @@ from semidp.promise.schema.features import Feature
 from semidp.promise.schema.schema import Schema, Table
 from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.dataspace import Dataspace, Margin
-from semidp.promise.spaces.witness import enumerate_tables
 from semidp.promise.tradeoff.budget import Budget, approximate, gaussian
 from semidp.promise.tradeoff.function import Tradeoff
 from semidp.publish.statistics.odds_ratio.measured_ratio import OddsRatioResult, planned_test

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 from semidp import Ball, Dataspace, Exchange, Feature, InputError, Margin, Schema, Table
+from semidp.assess.adjacent_datasets import datasets, is_adjacent, list_neighbors
 from semidp.promise.exact import bisection, whole_bisection
 from semidp.promise.spaces.adjacency import Adjacency
 from semidp.promise.spaces.dataspace import DescribedDatasets
 from semidp.promise.spaces.linked import datasets_from_json
 from semidp.promise.spaces.protection import Protection
-from semidp.promise.spaces.witness import datasets
 
 SCHEMA = Schema([Feature("sex", "fm"), Feature("ill", "yn")])
 TABLES = [[[1, 0], [0, 1]], [[1, 1], [0, 1]]]
@@ -30,7 +30,9 @@ def small_spaces() -> Iterator[Dataspace]:
 
 def pairs(adjacency: Adjacency, space: Dataspace) -> set[tuple[object, object]]:
     """Every pair of adjacent datasets of a small space."""
-    return {(one, other) for one in datasets(space) for other in adjacency.neighbours(one, space)}
+    return {
+        (one, other) for one in datasets(space) for other in list_neighbors(adjacency, one, space)
+    }
 
 
 @pytest.mark.parametrize("adjacency", [Ball(0), Ball(3), Exchange(0), Exchange(2)], ids=repr)
@@ -99,7 +101,7 @@ def test_exchanges_are_minimal_changes_and_not_all_of_them() -> None:
         possible = {tuple(one) for one in datasets(space)}
         exchange = Exchange.from_dataspace(space)
         for one in possible:
-            for other in exchange.neighbours(one, space):
+            for other in list_neighbors(exchange, one, space):
                 assert is_minimal(one, other, possible), (one, other)
                 exchanged += one != tuple(other)
         for first, second in itertools.permutations(possible, 2):
@@ -109,7 +111,7 @@ def test_exchanges_are_minimal_changes_and_not_all_of_them() -> None:
     assert 300 < exchanged < minimal
     around = (("x",), ("y",), ("z",)), (("y",), ("z",), ("x",))
     assert is_minimal(*around, {tuple(one) for one in datasets(circle)})
-    assert not Exchange.from_dataspace(circle).adjacent(*around, circle)
+    assert not is_adjacent(Exchange.from_dataspace(circle), *around, circle)
 
 
 def test_steps_of_exchanges_join_any_records() -> None:
@@ -117,13 +119,13 @@ def test_steps_of_exchanges_join_any_records() -> None:
     joined = 0
     for space in small_spaces():
         exchange = Exchange.from_dataspace(space)
-        near = {one: {*exchange.neighbours(one, space)} for one in datasets(space)}
+        near = {one: {*list_neighbors(exchange, one, space)} for one in datasets(space)}
         for one in near:
             reached = {one}
             for a in (1, 2, 3):
                 reached |= {there for here in reached for there in near[here]}
                 assert exchange.steps(Ball(a)) == a
-                assert {*Ball(a).neighbours(one, space)} <= reached
+                assert {*list_neighbors(Ball(a), one, space)} <= reached
                 joined += 1
     assert joined > 100
     assert Ball(2).steps(Ball(4)) is None

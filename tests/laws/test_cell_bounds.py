@@ -7,12 +7,12 @@ import itertools
 import numpy as np
 import pytest
 
+from semidp.assess.adjacent_datasets import enumerate_tables
 from semidp.inference.cell_bounds import CellBounds, whole_interval
 from semidp.promise.schema.features import Feature
 from semidp.promise.schema.margins import is_within_view, join, junction_order, maximal, meet
 from semidp.promise.schema.schema import Schema, StructuralZero, Table
 from semidp.promise.spaces.dataspace import Dataspace, Margin
-from semidp.promise.spaces.witness import enumerate_tables
 
 TREE = Feature.from_paths(["state", "county"], [("s", "x"), ("s", "y"), ("t", "z")])
 SCHEMAS = [

@@ -9,6 +9,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from semidp.assess.adjacent_datasets import is_adjacent
 from semidp.assess.worst_moves import worst_move
 from semidp.errors import InputError, Refused
 from semidp.promise.guarantee import Guarantee
@@ -21,7 +22,7 @@ from semidp.promise.sensitivity.patterns import Norms
 from semidp.promise.sensitivity.table_spaces import sensitivity_space
 from semidp.promise.spaces.adjacency import Adjacency, Ball, Exchange
 from semidp.promise.spaces.dataspace import Dataspace, Margin
-from semidp.promise.spaces.exchange_blocks import Blocks, Record, Records
+from semidp.promise.spaces.exchange_blocks import ListedExchanges, Record, Records
 from semidp.promise.spaces.semi_adjacency import exchange_bound, semi_adjacency
 from semidp.promise.tradeoff.budget import gaussian
 from semidp.promise.tradeoff.function import Order
@@ -147,7 +148,7 @@ def check(dataspace: Dataspace, *, most: int = 300) -> Counter:
     every = list(by_hand.datasets())
     if len(every) > most:
         return done
-    exchange, blocks = Exchange.from_dataspace(dataspace), Blocks.from_dataspace(dataspace)
+    exchange, blocks = Exchange.from_dataspace(dataspace), ListedExchanges.from_dataspace(dataspace)
     there = {*every}
     arising = {X: {*by_hand.arising(X)} - {X} for X in every}
     near = {X: set(found) for X, found in arising.items()}
@@ -209,7 +210,7 @@ def check_table(
     space = sensitivity_space(dataspace, exchange, schema.list_view_names(view))
     assert space.exact, space.method
     bound = ExchangeTable(
-        Blocks.from_dataspace(dataspace), ReleasedTable.from_dataspace(dataspace, view)
+        ListedExchanges.from_dataspace(dataspace), ReleasedTable.from_dataspace(dataspace, view)
     ).bound
     assert truth.least(bound) == truth, "the closed forms bound it"
     assert space.norms == truth, (view, space.method, space.norms, truth)
@@ -352,7 +353,7 @@ def test_closed_forms_are_the_agreement_patterns(sizes: list[int], free: int) ->
     for each in (5, 1):
         public = exact_blocks(sizes, free, each)
         question = ReleasedTable.from_dataspace(public, public.schema.grid.full)
-        table = ExchangeTable(Blocks.from_dataspace(public), question)
+        table = ExchangeTable(ListedExchanges.from_dataspace(public), question)
         patterns = table._by_patterns()
         assert table.result.norms == patterns.norms
         assert table.bound == patterns.norms
@@ -484,7 +485,7 @@ def test_joined_spaces_exchange_only_what_each_of_them_does(case: str) -> None:
             <= Exchange.from_dataspace(whole).a
             <= max(1, Exchange.from_dataspace(part).a)
         )
-        big, small = ByHand(whole), Blocks.from_dataspace(part)
+        big, small = ByHand(whole), ListedExchanges.from_dataspace(part)
         for X in big.datasets():
             for Y in big.arising(X):
                 one, other = (
@@ -563,7 +564,7 @@ def test_the_two_kinds_are_saved_apart() -> None:
     with pytest.raises(InputError, match="ball or exchange"):
         Adjacency.from_kind("swap", 3)
     with pytest.raises(InputError, match="give their dataspace"):
-        exchange.adjacent([("f",)], [("f",)])
+        is_adjacent(exchange, [("f",)], [("f",)])
 
 
 def test_an_exchange_guarantee_is_never_explained_as_one_for_any_records() -> None:

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
+from semidp.assess.adjacent_datasets import ListedExchanges
 from semidp.assess.worst_moves import worst_move
 from semidp.errors import Refused
 from semidp.promise.mechanisms.additive import LaplaceMechanism
@@ -30,7 +31,6 @@ from semidp.promise.sensitivity.products import product_space
 from semidp.promise.sensitivity.table_spaces import sensitivity_space
 from semidp.promise.spaces.adjacency import Ball, Exchange
 from semidp.promise.spaces.dataspace import Dataspace, Margin
-from semidp.promise.spaces.exchange_blocks import Blocks
 from semidp.promise.tradeoff.budget import Budget
 
 Move = tuple[int, ...]
@@ -83,7 +83,7 @@ def moves_by_view(dataspace: Dataspace) -> Views | None:
     """The differences of every table over all pairs of `Blocks.neighbours`; None where there are
     many datasets.
     """
-    blocks, schema = Blocks.from_dataspace(dataspace), dataspace.schema
+    blocks, schema = ListedExchanges.from_dataspace(dataspace), dataspace.schema
     assert dataspace.n is not None
     if len(blocks.cells) > 14:
         return None
@@ -134,7 +134,10 @@ def check_structures(seed: int, count: int) -> Counter[str]:
     """Compare every table of some spaces with the neighbours; return how much was compared."""
     done: Counter[str] = Counter()
     for dataspace, by_view in spaces(seed, count):
-        exchange, blocks = Exchange.from_dataspace(dataspace), Blocks.from_dataspace(dataspace)
+        exchange, blocks = (
+            Exchange.from_dataspace(dataspace),
+            ListedExchanges.from_dataspace(dataspace),
+        )
         done["spaces"] += 1
         for view, moves in by_view.items():
             space = sensitivity_space(dataspace, exchange, dataspace.schema.list_view_names(view))
@@ -189,7 +192,7 @@ def test_the_case_that_was_found_by_attack() -> None:
     was claimed.
     """
     public = found_by_attack()
-    blocks = Blocks.from_dataspace(public)
+    blocks = ListedExchanges.from_dataspace(public)
     before = blocks.encode_records(
         [("R", "R2", "T", "T1"), ("R", "R1", "S", "S2")] + [("Q", "Q1", "S", "S1")] * 298
     )
@@ -246,7 +249,7 @@ def test_costs_of_residuals_cover_every_exchange_at_mixed_depths() -> None:
             if not is_mixed(public, view):
                 continue
             product = product_space(public, exchange, [schema.list_view_names(view)])
-            probes = draw_exchanges(Blocks.from_dataspace(public), view)
+            probes = draw_exchanges(ListedExchanges.from_dataspace(public), view)
             for small in product.measured_residuals:
                 for move in itertools.islice(
                     probes.moves(schema.grid.compute_margin_shape(view)), 40
@@ -287,7 +290,8 @@ def test_the_fault_would_not_pass_the_checks(monkeypatch: pytest.MonkeyPatch) ->
     for dataspace, by_view in spaces(26, 12):
         for view, moves in by_view.items():
             table = ExchangeTable(
-                Blocks.from_dataspace(dataspace), ReleasedTable.from_dataspace(dataspace, view)
+                ListedExchanges.from_dataspace(dataspace),
+                ReleasedTable.from_dataspace(dataspace, view),
             )
             try:
                 norms = table.result.norms
@@ -311,7 +315,7 @@ def test_a_search_that_is_cut_short_gives_a_bound(monkeypatch: pytest.MonkeyPatc
 
     def searched() -> TableNorms:
         released = ReleasedTable.from_dataspace(public, public.schema.grid.full)
-        return ExchangeTable(Blocks.from_dataspace(public), released)._search()
+        return ExchangeTable(ListedExchanges.from_dataspace(public), released)._search()
 
     exact = searched()
     assert (exact.norms, exact.exact) == (Norms(6, 8, 2), True)
@@ -421,7 +425,7 @@ def test_what_exchanges_attain_is_the_cost_where_the_moves_are_listed() -> None:
         product = product_space(public, Exchange.from_dataspace(public), [schema.names])
         for view, cost in product.cost.items():
             bound = largest_residual(
-                Blocks.from_dataspace(public), view, 2, product.inhabited_leaves
+                ListedExchanges.from_dataspace(public), view, 2, product.inhabited_leaves
             )
             assert bound <= float(cost) * (1 + 1e-9)
             costs, attained = costs + 1, attained + (bound > 0.999 * float(cost))

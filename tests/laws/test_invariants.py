@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from semidp.assess.adjacent_datasets import datasets, enumerate_tables, is_adjacent
 from semidp.errors import AdjacencyUnknown, InputError, SchemaError
 from semidp.promise.schema.features import Feature
 from semidp.promise.schema.schema import Schema, StructuralZero, Table
@@ -16,7 +17,7 @@ from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.spaces.semi_adjacency import graver_degree, list_semi_adjacency, semi_adjacency
 from semidp.promise.spaces.structure import Structure, worst_cover
-from semidp.promise.spaces.witness import datasets, enumerate_tables, fiber
+from semidp.promise.spaces.witness import fiber
 
 
 def schema_of(*shape: int, zeros: tuple = ()) -> Schema:
@@ -385,7 +386,7 @@ def test_the_definition_of_a_executes(public: Dataspace) -> None:
     values = {dataset[0] for dataset in found}
 
     def distance(one: tuple, other: tuple) -> int:
-        return next(a for a in range(len(one) + 1) if Ball(a).adjacent(one, other))
+        return next(a for a in range(len(one) + 1) if is_adjacent(Ball(a), one, other))
 
     literal = worst = 0
     for x, y in itertools.product(values, repeat=2):
@@ -399,8 +400,8 @@ def test_the_definition_of_a_executes(public: Dataspace) -> None:
 def test_adjacency_is_a_metric_ball(one: list[int], data: st.DataObject) -> None:
     other = data.draw(st.lists(st.integers(0, 3), min_size=len(one), max_size=len(one)))
     for a in range(len(one) + 1):
-        assert Ball(a).adjacent(one, other) == Ball(a).adjacent(other, one)
-        assert Ball(a).adjacent(one, other) == (
+        assert is_adjacent(Ball(a), one, other) == is_adjacent(Ball(a), other, one)
+        assert is_adjacent(Ball(a), one, other) == (
             sum(x != y for x, y in zip(one, other, strict=True)) <= a
         )
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from semidp.assess.adjacent_datasets import enumerate_tables
 from semidp.assess.worst_moves import worst_move
 from semidp.errors import InputError, Refused, SchemaError
 from semidp.promise.schema.features import Feature
@@ -20,7 +21,6 @@ from semidp.promise.sensitivity.table_spaces import TableSpace, sensitivity_spac
 from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.spaces.semi_adjacency import semi_adjacency
-from semidp.promise.spaces.witness import enumerate_tables
 
 
 def schema_of(*shape: int, zeros: tuple = ()) -> Schema:

@@ -11,6 +11,7 @@ from fractions import Fraction
 import pytest
 
 from semidp import Budget, Ledger, combine
+from semidp.assess.adjacent_datasets import is_adjacent
 from semidp.cli import run
 from semidp.errors import InputError, Refused
 from semidp.promise.guarantee import Guarantee
@@ -155,7 +156,7 @@ def test_linked_exchanges_do_not_become_any_records():
 
 def test_records_alone_do_not_say_which_units_differ():
     with pytest.raises(InputError, match="which units differ"):
-        Ball(2, HOMES, NUMBERS_OF["more"]).adjacent([("f",)], [("m",)])
+        is_adjacent(Ball(2, HOMES, NUMBERS_OF["more"]), [("f",)], [("m",)])
 
 
 @pytest.mark.parametrize("adjacency", ["worst-case", "exchange"])

@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 
 from semidp import Ball, Budget, Dataspace, Exchange, Feature, Margin, Schema, SemidpError, Table
+from semidp.assess.adjacent_datasets import enumerate_tables
 from semidp.promise.mechanisms import branch_noise as branches
 from semidp.promise.mechanisms import residual_noise as products
 from semidp.promise.mechanisms.branch_noise import BranchNoise, Cut, mechanism_above
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.sensitivity.products import product_space
-from semidp.promise.spaces.witness import enumerate_tables
 from semidp.publish.residual_mechanism import ResidualMechanism
 
 SEEDS = range(120)

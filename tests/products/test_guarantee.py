@@ -9,6 +9,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from semidp.assess.adjacent_datasets import ListedExchanges, enumerate_tables
 from semidp.promise.schema.features import Feature
 from semidp.promise.schema.margins import Chain, Grid
 from semidp.promise.schema.schema import Schema, Table
@@ -17,9 +18,7 @@ from semidp.promise.sensitivity.orthogonal_parts import Residuals, list_axes, li
 from semidp.promise.sensitivity.products import ProductSpace, product_space
 from semidp.promise.spaces.adjacency import Ball, Exchange
 from semidp.promise.spaces.dataspace import Dataspace, Margin
-from semidp.promise.spaces.exchange_blocks import Blocks
 from semidp.promise.spaces.semi_adjacency import semi_adjacency
-from semidp.promise.spaces.witness import enumerate_tables
 from semidp.promise.tradeoff.budget import Budget
 from semidp.publish.placement import Objective, allocate, allocate_largest
 from semidp.publish.residual_mechanism import ResidualMechanism
@@ -135,7 +134,7 @@ def exchange_differences(space: ProductSpace):
             [table.margin(space.schema.list_view_names(view)) for view in space.views]
         )
 
-    blocks = Blocks.from_dataspace(space.dataspace)
+    blocks = ListedExchanges.from_dataspace(space.dataspace)
     for table in enumerate_tables(space.dataspace):
         cells = np.argwhere(table.counts)
         records = tuple(

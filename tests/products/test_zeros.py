@@ -8,6 +8,7 @@ import math
 import numpy as np
 import pytest
 
+from semidp.assess.adjacent_datasets import ListedExchanges, enumerate_tables
 from semidp.errors import Refused
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.schema.features import Feature
@@ -16,9 +17,7 @@ from semidp.promise.sensitivity.costs import BallCosts, ExchangeCosts
 from semidp.promise.sensitivity.products import product_space
 from semidp.promise.spaces.adjacency import Ball, Exchange
 from semidp.promise.spaces.dataspace import Dataspace, Margin
-from semidp.promise.spaces.exchange_blocks import Blocks
 from semidp.promise.spaces.semi_adjacency import semi_adjacency
-from semidp.promise.spaces.witness import enumerate_tables
 from semidp.promise.tradeoff.budget import Budget
 from semidp.publish.half_widths import table_half_widths
 from semidp.publish.residual_mechanism import ResidualMechanism
@@ -109,7 +108,7 @@ def ball_pairs(space):
 
 
 def exchange_pairs(space):
-    blocks = Blocks.from_dataspace(space.dataspace)
+    blocks = ListedExchanges.from_dataspace(space.dataspace)
     known = {table.counts.tobytes(): vector for table, vector in vectors(space)}
     for table in enumerate_tables(space.dataspace):
         cells = np.argwhere(table.counts)

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from semidp import Budget, Dataspace, Feature, Plan, Release, Schema, Table, run
+from semidp.assess.adjacent_datasets import datasets, is_adjacent, list_neighbors
 from semidp.cli import run as command
 from semidp.errors import DataError, InputError, Refused
 from semidp.promise.schema.outcome import Outcome
@@ -20,7 +21,6 @@ from semidp.promise.spaces.adjacency import Adjacency, Ball
 from semidp.promise.spaces.dataspace import Margin
 from semidp.promise.spaces.semi_adjacency import semi_adjacency, semi_adjacency_bound
 from semidp.promise.spaces.structure import widest_space
-from semidp.promise.spaces.witness import datasets
 from semidp.promise.tradeoff.budget import approximate, gaussian, zcdp
 from semidp.promise.tradeoff.function import Order
 from semidp.publish import GroupRequest, TableRequest
@@ -68,11 +68,11 @@ def largest_square(space: Dataspace, adjacency: Adjacency, names: list[str]) -> 
     best = 0
     for mine in {tuple(sorted(dataset)) for dataset, _ in every}:
         found = counts(mine)
-        near = None if adjacency.protects_groups else {*adjacency.neighbours(mine, space)}
+        near = None if adjacency.protects_groups else {*list_neighbors(adjacency, mine, space)}
         for dataset, other in every:
             square = sum((found.get(key, 0) - other.get(key, 0)) ** 2 for key in {*found, *other})
             if square > best and (
-                dataset in near if near is not None else adjacency.adjacent(mine, dataset)
+                dataset in near if near is not None else is_adjacent(adjacency, mine, dataset)
             ):
                 best = square
     return best

@@ -12,6 +12,7 @@ themselves.
 """
 
 from semidp.assess import opendp
+from semidp.assess.adjacent_datasets import is_adjacent, list_neighbors
 from semidp.assess.attack import audit_mechanism
 from semidp.assess.attack_bounds import noise_energy
 from semidp.assess.attacked_pairs import choose_pair, claims_of_release, given_pairs, worst_pair
@@ -55,6 +56,8 @@ __all__ = [
     "event_guarantee",
     "event_to_json",
     "given_pairs",
+    "is_adjacent",
+    "list_neighbors",
     "noise_energy",
     "opendp",
     "worst_pair",

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from attrs import evolve
 
+from semidp.assess.adjacent_datasets import ListedExchanges
 from semidp.assess.linked_pairs import worst_linked_pair
 from semidp.assess.pairs import Pair, make_pair, worst_histograms
 from semidp.assess.worst_moves import worst_move, worst_product_move
@@ -43,7 +44,6 @@ from semidp.promise.sensitivity.query_space import QuerySpace
 from semidp.promise.sensitivity.table_spaces import TableSpace
 from semidp.promise.spaces.adjacency import Adjacency
 from semidp.promise.spaces.dataspace import Dataspace
-from semidp.promise.spaces.exchange_blocks import Blocks
 from semidp.promise.tradeoff.function import Order, Tradeoff
 from semidp.publish.fitting.tables import fit_table
 from semidp.publish.linked_mechanism import LinkedMechanism
@@ -163,7 +163,7 @@ Record = tuple[Any, ...]
 
 
 def is_reachable(
-    blocks: Blocks, before: Counter[Record], after: Counter[Record], exchanges: int
+    blocks: ListedExchanges, before: Counter[Record], after: Counter[Record], exchanges: int
 ) -> bool:
     """Whether at most `exchanges` exchanges turn one multiset of records into the other.
 
@@ -185,7 +185,7 @@ def is_reachable(
 class _ExchangeSearch:
     """The search for exchanges that lead to a dataset."""
 
-    def __init__(self, blocks: Blocks, after: Counter[Record]) -> None:
+    def __init__(self, blocks: ListedExchanges, after: Counter[Record]) -> None:
         self.blocks, self.after, self.steps = blocks, after, 0
         self.seen: set[tuple[int, frozenset[tuple[Record, int]]]] = set()
 
@@ -233,7 +233,9 @@ class _ExchangeSearch:
 class _Journey:
     """The exchanges of a dataset in which one person goes from x to y."""
 
-    def __init__(self, blocks: Blocks, before: Counter[Record], x: Record, y: Record) -> None:
+    def __init__(
+        self, blocks: ListedExchanges, before: Counter[Record], x: Record, y: Record
+    ) -> None:
         self.blocks, self.x, self.y = blocks, x, y
         self.axes = tuple(range(len(blocks.structure.schema.features)))
         self.others = before - Counter([x])
@@ -307,7 +309,7 @@ class _Journey:
                 yield change
 
 
-def _arises(blocks: Blocks, before: Counter[Record], after: Counter[Record]) -> bool:
+def _arises(blocks: ListedExchanges, before: Counter[Record], after: Counter[Record]) -> bool:
     """Whether one person and its carriers turn one multiset of records into the other, by the
     definition in `Blocks`.
 
@@ -330,7 +332,7 @@ def _arises(blocks: Blocks, before: Counter[Record], after: Counter[Record]) -> 
 
 
 def _can_explain_change(
-    blocks: Blocks, before: Counter[Record], x: Record, y: Record, change: Counter[Record]
+    blocks: ListedExchanges, before: Counter[Record], x: Record, y: Record, change: Counter[Record]
 ) -> bool:
     """Whether carriers make up the change when one person goes from x to y."""
     exchanges = _Journey(blocks, before, x, y)
@@ -517,7 +519,9 @@ def _check_exchanges(
     one: Counter[Record], other: Counter[Record], adjacency: Adjacency, scope: Scope
 ) -> None:
     """Refuse two datasets that the exchanges of one person do not join."""
-    if not is_reachable(Blocks.from_dataspace(scope.dataspace), one, other, adjacency.most_moves):
+    if not is_reachable(
+        ListedExchanges.from_dataspace(scope.dataspace), one, other, adjacency.most_moves
+    ):
         raise Refused(_not_exchanges(adjacency))
 
 

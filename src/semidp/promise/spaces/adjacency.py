@@ -7,10 +7,10 @@ the published t, never of the data.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, ClassVar, TypeVar
+from typing import ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,9 +25,6 @@ from semidp.promise.spaces.protection import (
     ChangedUnits,
     ExchangeWords,
     Protection,
-)
-from semidp.promise.spaces.witness import (
-    datasets,
 )
 
 Answer = TypeVar("Answer")
@@ -136,23 +133,6 @@ class Adjacency(Encodable, ABC):
         """By how many records a cell of a 2 x 2 table can change where both margins are exact."""
 
     @abstractmethod
-    def adjacent(
-        self,
-        one: Iterable[Sequence[Any]],
-        other: Iterable[Sequence[Any]],
-        dataspace: Dataspace | None = None,
-    ) -> bool:
-        """Whether two small datasets, as lists of labelled records, are adjacent."""
-
-    @abstractmethod
-    def neighbours(
-        self, dataset: Iterable[Sequence[Any]], dataspace: Dataspace
-    ) -> list[tuple[tuple[str, ...], ...]]:
-        """Return the datasets of a small dataspace that are adjacent to one of them, without
-        itself.
-        """
-
-    @abstractmethod
     def check(self, dataspace: Dataspace) -> None:
         """Refuse a dataspace on which the relation is not defined."""
 
@@ -223,8 +203,6 @@ class Ball(Adjacency):
     For a person with up to m records a is the most records that must change for all of that
     person's to be different: `semi_adjacency` gives m times what one record needs.
 
-    >>> Ball(2).adjacent([("f", "n"), ("m", "s")], [("f", "s"), ("m", "n")])
-    True
     >>> print(Ball(2))
     any 2 records
     """
@@ -250,45 +228,6 @@ class Ball(Adjacency):
     def swaps(self) -> int:
         """Half of a: two records swap for each."""
         return self.a // 2
-
-    def adjacent(
-        self,
-        one: Iterable[Sequence[Any]],
-        other: Iterable[Sequence[Any]],
-        dataspace: Dataspace | None = None,
-    ) -> bool:
-        """Whether two datasets, as lists of labelled records, differ in at most `a` of them."""
-        if self.units is not None:
-            raise InputError("records alone do not say which units differ: compare linked datasets")
-        try:
-            pairs = list(zip(one, other, strict=True))
-        except ValueError:
-            raise InputError(
-                "adjacency compares datasets with the same number of records"
-            ) from None
-        return sum(x != y for x, y in pairs) <= self.a
-
-    def neighbours(
-        self, dataset: Iterable[Sequence[Any]], dataspace: Dataspace
-    ) -> list[tuple[tuple[str, ...], ...]]:
-        """Return the datasets of a small dataspace that are adjacent to one of them, without
-        itself.
-
-        >>> from semidp.promise.spaces.dataspace import Margin
-        >>> from semidp.promise.schema.features import Feature
-        >>> from semidp.promise.schema.schema import Schema, Table
-        >>> table = Table(Schema([Feature("sex", "fm"), Feature("ill", "yn")]), [[1, 0], [0, 1]])
-        >>> public = Dataspace.from_table(table, [Margin("sex")])
-        >>> records = [("f", "y"), ("m", "n")]
-        >>> (
-        ...     len(Ball(2).neighbours(records, public)),
-        ...     len(Exchange.from_dataspace(public).neighbours(records, public)),
-        ... )
-        (7, 5)
-        """
-        mine = tuple(map(tuple, dataset))
-        candidates = (other for other in datasets(dataspace) if other != mine)
-        return [other for other in candidates if self.adjacent(mine, other)]
 
     def check(self, dataspace: Dataspace) -> None:
         """Accept every dataspace: records can differ in all of them."""
@@ -344,14 +283,6 @@ class Exchange(Adjacency):
     >>> exchange = Exchange.from_dataspace(public)
     >>> exchange
     Exchange(a=2)
-    >>> one, swapped = (
-    ...     [("f", "y"), ("f", "n"), ("m", "n")],
-    ...     [("m", "y"), ("f", "n"), ("f", "n")],
-    ... )
-    >>> # Two people change their illness: in A_2, and no exchange
-    >>> both_ill = [("f", "n"), ("f", "y"), ("m", "n")]
-    >>> exchange.adjacent(one, swapped, public), exchange.adjacent(one, both_ill, public)
-    (True, False)
     """
 
     kind: ClassVar[AdjacencyKind] = AdjacencyKind.exchange
@@ -393,44 +324,6 @@ class Exchange(Adjacency):
     def swaps(self) -> int:
         """One for each exchange: what a person leaves, a carrier fills, and nobody else moves."""
         return self.times
-
-    def adjacent(
-        self,
-        one: Iterable[Sequence[Any]],
-        other: Iterable[Sequence[Any]],
-        dataspace: Dataspace | None = None,
-    ) -> bool:
-        """Whether two small datasets, as lists of labelled records, are exchanges of each other in
-        their dataspace.
-        """
-        if dataspace is None:
-            raise InputError(
-                "whether two datasets are exchanges depends on what is published: give their"
-                " dataspace"
-            )
-        self._refuse_several()
-        blocks = Blocks.from_dataspace(dataspace)
-        return blocks.adjacent(blocks.encode_records(one), blocks.encode_records(other))
-
-    def _refuse_several(self) -> None:
-        """Refuse to compare records without their persons."""
-        if self.times > 1:
-            raise InputError(
-                "records alone do not say whose they are: compare datasets one exchange at a time"
-            )
-
-    def neighbours(
-        self, dataset: Iterable[Sequence[Any]], dataspace: Dataspace
-    ) -> list[tuple[tuple[str, ...], ...]]:
-        """Return the datasets of a small dataspace that are exchanges of one of them, without
-        itself.
-        """
-        self._refuse_several()
-        blocks = Blocks.from_dataspace(dataspace)
-        records = blocks.encode_records(dataset)
-        if not blocks.contains(records):
-            raise InputError("the dataset does not have the published totals of the dataspace")
-        return sorted(map(blocks.label_records, blocks.neighbours(records)))
 
     def check(self, dataspace: Dataspace) -> None:
         """Refuse margins that share a feature, and structural zeros that tie a margin to another

@@ -9,15 +9,14 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from itertools import permutations, product
+from itertools import product
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from semidp.errors import InputError
 from semidp.promise.schema.margins import View
-from semidp.promise.schema.schema import Schema, Table
+from semidp.promise.schema.schema import Schema
 from semidp.promise.spaces.dataspace import Dataspace, require_counts
 from semidp.promise.spaces.structure import Cover, Slices, Structure
 
@@ -138,49 +137,6 @@ def _certainly_more(dataspace: Dataspace, where: NDArray[np.intp]) -> bool:
         if count > MOST_TABLES:
             return True
     return False
-
-
-def enumerate_tables(dataspace: Dataspace) -> Iterator[Table]:
-    """Iterate over the tables of a small dataspace that has a schema.
-
-    >>> from semidp.promise.spaces.dataspace import Margin
-    >>> from semidp.promise.schema.features import Feature
-    >>> from semidp.promise.schema.schema import Schema
-    >>> schema = Schema([Feature("sex", "fm"), Feature("region", "ns")])
-    >>> space = Dataspace.from_table(
-    ...     Table(schema, [[1, 1], [0, 1]]), [Margin("sex"), Margin("region")]
-    ... )
-    >>> [table.counts.tolist() for table in enumerate_tables(space)]
-    [[[0, 2], [1, 0]], [[1, 1], [0, 1]]]
-    """
-    listed = fiber(dataspace)
-    if listed is None:
-        raise InputError(f"this dataspace has too many tables to list: at most {MOST_TABLES:,} are")
-    where = cells(dataspace)
-    for row in listed:
-        full = np.zeros(dataspace.schema.size, dtype=np.int64)
-        full[where] = row
-        yield Table(dataspace.schema, full.reshape(dataspace.schema.shape))
-
-
-def datasets(dataspace: Dataspace) -> Iterator[tuple[tuple[str, ...], ...]]:
-    """Iterate over the datasets of a small dataspace: labelled records, each the names of its
-    levels.
-
-    >>> from semidp.promise.spaces.dataspace import Margin
-    >>> from semidp.promise.schema.features import Feature
-    >>> from semidp.promise.schema.schema import Schema
-    >>> from semidp.promise.schema.schema import Table
-    >>> space = Dataspace.from_table(Table(Schema([Feature("sex", "fm")]), [1, 1]), [Margin("sex")])
-    >>> list(datasets(space))
-    [(('f',), ('m',)), (('m',), ('f',))]
-    """
-    for table in enumerate_tables(dataspace):
-        records: list[tuple[str, ...]] = []
-        for cell in np.argwhere(table.counts).tolist():
-            count = int(table.counts[tuple(cell)])
-            records += [label_record(dataspace.schema, cell)] * count
-        yield from sorted(set(permutations(records)))
 
 
 def label_record(schema: Schema, record: Iterable[int]) -> tuple[str, ...]:
