@@ -15,6 +15,7 @@ import pytest
 import semidp as sd
 from semidp import run
 from semidp.assess import audit_mechanism, claims_of_release, given_pairs
+from semidp.assess.adjacent_datasets import ListedExchanges
 from semidp.assess.attacked_pairs import _arises, is_reachable
 from semidp.cli import run as command
 from semidp.errors import Refused, SemidpError
@@ -23,7 +24,6 @@ from semidp.promise.mechanisms.exponential import ExponentialMechanism
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.schema.features import Feature
 from semidp.promise.schema.outcome import Outcome
-from semidp.promise.spaces.exchange_blocks import Blocks
 from semidp.promise.tradeoff.budget import Budget
 from semidp.publish.plan import Plan
 from semidp.publish.statistics.quantiles import QuantileRequest
@@ -37,7 +37,7 @@ Records = list[dict[str, Any]]
 @pytest.mark.parametrize(("records", "features", "steps"), [(3, 2, 2), (4, 1, 2), (2, 3, 2)])
 def test_one_exchange_is_what_the_definition_says(records: int, features: int, steps: int) -> None:
     """Every two datasets of a small world, as multisets of records."""
-    blocks = Blocks.from_dataspace(space_of(records, features, 0, steps).dataspace)
+    blocks = ListedExchanges.from_dataspace(space_of(records, features, 0, steps).dataspace)
     every = {tuple(sorted(dataset)) for dataset in datasets(records, features, steps)}
     adjacent = {
         frozenset((tuple(sorted(one)), tuple(sorted(other))))
@@ -65,7 +65,7 @@ def test_several_exchanges_are_chains_of_the_definition() -> None:
     """
     kinds: Counter[tuple[bool, bool]] = Counter()
     for world in drawn(3, 25, DISJOINT):
-        blocks = Blocks.from_dataspace(world.space)
+        blocks = ListedExchanges.from_dataspace(world.space)
         fiber = sorted(world.fiber)
         for one, other in itertools.product(fiber[:12], fiber):
             chained = (one, other) in world.chains

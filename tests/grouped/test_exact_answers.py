@@ -14,12 +14,12 @@ import pytest
 from attrs import evolve
 
 import semidp
-from semidp.assess.adjacent_datasets import enumerate_tables
+from semidp.assess.adjacent_datasets import ListedExchanges, Records, enumerate_tables
 from semidp.errors import Refused
 from semidp.promise.accounting.ledger import Ledger
 from semidp.promise.guarantee import Guarantee
 from semidp.promise.mechanisms.exponential import PermuteAndFlip, rank_space
-from semidp.promise.schema.features import Feature
+from semidp.promise.schema.features import ANSWERED_SUFFIX, Feature
 from semidp.promise.schema.outcome import Outcome, answered_column
 from semidp.promise.schema.schema import Schema, Table
 from semidp.promise.sensitivity.answered_space import answered_space
@@ -28,7 +28,6 @@ from semidp.promise.sensitivity.outcome_spaces import outcome_exchange, sum_spac
 from semidp.promise.sensitivity.table_spaces import sensitivity_space
 from semidp.promise.spaces.adjacency import Ball, Exchange
 from semidp.promise.spaces.dataspace import Dataspace, Margin
-from semidp.promise.spaces.exchange_blocks import ANSWERED_SUFFIX, Blocks, Records
 from semidp.publish.plan_changes import with_missing
 
 STEPS = 2
@@ -47,12 +46,12 @@ def public_of(counts, names, exact) -> Dataspace:
     )
 
 
-def with_values(public: Dataspace) -> Blocks:
+def with_values(public: Dataspace) -> ListedExchanges:
     """The exchanges of records that also have a value, or none, which nothing publishes."""
     values = Feature("value", [*map(str, range(STEPS + 1)), "none"])
     whole = Schema((*public.schema.features, values))
     totals = dict(zip(public.margins, public.totals, strict=True))
-    return Blocks.from_dataspace(Dataspace.from_totals(whole, totals, public.n))
+    return ListedExchanges.from_dataspace(Dataspace.from_totals(whole, totals, public.n))
 
 
 def filled(records: Records) -> Iterator[Records]:

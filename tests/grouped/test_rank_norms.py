@@ -17,6 +17,7 @@ import pytest
 from tests.grouped.test_quantiles import held, law
 
 from semidp import run
+from semidp.assess.adjacent_datasets import ListedExchanges, Records
 from semidp.cli import run as command
 from semidp.errors import SemidpError
 from semidp.promise.mechanisms.exponential import (
@@ -33,7 +34,6 @@ from semidp.promise.sensitivity.outcome_spaces import SumSpace, outcome_exchange
 from semidp.promise.sensitivity.patterns import Norms
 from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.dataspace import Dataspace, Margin
-from semidp.promise.spaces.exchange_blocks import ListedExchanges, Records
 from semidp.promise.tradeoff.budget import Budget
 from semidp.publish.plan import Plan
 from semidp.publish.statistics.quantiles import QuantileRequest

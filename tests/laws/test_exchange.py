@@ -9,7 +9,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from semidp.assess.adjacent_datasets import is_adjacent
+from semidp.assess.adjacent_datasets import ListedExchanges, Record, Records, is_adjacent
 from semidp.assess.worst_moves import worst_move
 from semidp.errors import InputError, Refused
 from semidp.promise.guarantee import Guarantee
@@ -22,7 +22,6 @@ from semidp.promise.sensitivity.patterns import Norms
 from semidp.promise.sensitivity.table_spaces import sensitivity_space
 from semidp.promise.spaces.adjacency import Adjacency, Ball, Exchange
 from semidp.promise.spaces.dataspace import Dataspace, Margin
-from semidp.promise.spaces.exchange_blocks import ListedExchanges, Record, Records
 from semidp.promise.spaces.semi_adjacency import exchange_bound, semi_adjacency
 from semidp.promise.tradeoff.budget import gaussian
 from semidp.promise.tradeoff.function import Order
