@@ -38,6 +38,7 @@ from semidp.promise.tradeoff.budget import Budget
 from semidp.promise.tradeoff.smooth import Gaussian
 from semidp.publish.selection import select_mechanism
 from semidp.publish.statistics.distribution.published import two_wards
+from semidp.publish.statistics.distribution.value_counts import count_up_to, gap_weights
 
 SETS = [(p, q) for p in range(3) for q in range(3) if p + q]
 
@@ -78,7 +79,7 @@ def test_counts_follow_from_differences_and_the_other_way_round(values: int) -> 
     tree = ValueTree(values)
     rows = np.random.default_rng(values).integers(0, 9, (6, values))
     expected = np.cumsum(rows, axis=1)[:, :-1]
-    assert tree.up_to(tree.differences(rows), rows.sum(axis=1)).tolist() == expected.tolist()
+    assert count_up_to(tree, tree.differences(rows), rows.sum(axis=1)).tolist() == expected.tolist()
     assert tree.depth == (values - 1).bit_length()
     assert sorted(np.concatenate(tree.levels).tolist()) == list(range(values - 1))
     halves = [
@@ -92,10 +93,10 @@ def test_counts_follow_from_differences_and_the_other_way_round(values: int) -> 
 @pytest.mark.parametrize("values", [2, 3, 5, 8, 13, 16])
 def test_weights_are_what_one_difference_does_to_the_counts(values: int) -> None:
     tree = ValueTree(values)
-    effects = tree.up_to(np.eye(tree.gaps), np.zeros(tree.gaps))
+    effects = count_up_to(tree, np.eye(tree.gaps), np.zeros(tree.gaps))
     for node, gap in itertools.product(range(tree.gaps), repeat=2):
         above = tree.low[node] <= tree.low[gap] and tree.high[gap] <= tree.high[node]
-        assert effects[node, gap] == (tree.weights[gap, tree.depths[node] - 1] if above else 0)
+        assert effects[node, gap] == (gap_weights(tree)[gap, tree.depths[node] - 1] if above else 0)
 
 
 @pytest.mark.parametrize("parted", [2, 4])

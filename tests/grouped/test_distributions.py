@@ -34,6 +34,7 @@ from semidp.publish.statistics.distribution.published import (
     pointwise_half_widths,
     two_wards,
 )
+from semidp.publish.statistics.distribution.value_counts import count_up_to
 from semidp.publish.statistics.outcomes.noise_law import LEVEL
 from semidp.publish.statistics.quantiles import GroupQuantiles
 
@@ -213,7 +214,9 @@ def test_half_widths_hold_as_often_as_the_law_says() -> None:
     """
     space = groups_of(1, 100, 10)
     mechanism = select_mechanism(space, Budget.gdp(3))
-    errors = space.tree.up_to(mechanism.noises(200_000, SeededRandomness(13)), np.zeros(200_000))
+    errors = count_up_to(
+        space.tree, mechanism.noises(200_000, SeededRandomness(13)), np.zeros(200_000)
+    )
     slack = 4 * math.sqrt(0.95 * 0.05 / 200_000)
     inside = (np.abs(errors) <= pointwise_half_widths(mechanism, LEVEL) + 1e-9).mean(axis=0)
     assert (inside > 0.95 - slack).all()

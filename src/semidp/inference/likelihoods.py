@@ -27,10 +27,11 @@ from semidp.promise.mechanisms.additive import (
     RoundedGaussianMechanism,
 )
 from semidp.promise.mechanisms.mechanism import CellByCell, Mechanism, NoNoise
-from semidp.promise.noise.distributions import DiscreteGaussian, joined_laws
+from semidp.promise.noise.distributions import DiscreteGaussian
 from semidp.promise.schema.margins import View, list_axes
 from semidp.promise.schema.schema import Schema
 from semidp.promise.spaces.dataspace import Dataspace, Margin
+from semidp.publish.noise_laws import joined_laws
 from semidp.publish.residual_mechanism import ResidualMechanism
 
 if TYPE_CHECKING:

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from semidp.errors import Refused
 from semidp.inference.independence import MISS, CrossedTable
 from semidp.publish.half_widths import Weighted
+from semidp.publish.noise_laws import bound_log_moment, transform_law
 from semidp.publish.statistics.odds_ratio.umpu import Alternative
 
 Floats = NDArray[np.float64]
@@ -231,7 +232,8 @@ class NoiseTerms:
         best = math.inf
         for rate in np.geomspace(0.05 / spread, 50 / spread, 60).tolist():
             exponent = sum(
-                term.count * term.law.log_moment(rate * float(term.weight)) for term in self.terms
+                term.count * bound_log_moment(term.law, rate * float(term.weight))
+                for term in self.terms
             )
             best = min(best, (exponent + math.log(2 / miss)) / rate)
         return best
@@ -240,7 +242,7 @@ class NoiseTerms:
         """The characteristic function of the sum."""
         product = np.ones(len(frequency))
         for term in self.terms:
-            factor = term.law.characteristic(float(term.weight) * frequency)
+            factor = transform_law(term.law, float(term.weight) * frequency)
             product *= np.sign(factor) ** (term.count % 2) * np.abs(factor) ** term.count
         return product
 

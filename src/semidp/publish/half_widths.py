@@ -43,6 +43,7 @@ from semidp.promise.sensitivity.orthogonal_parts import (
 )
 from semidp.promise.sensitivity.query_space import ExplicitSpace, QuerySpace
 from semidp.promise.sensitivity.table_spaces import TableSpace
+from semidp.publish.noise_laws import bound_log_moment, find_near_normal, transform_law
 from semidp.publish.residual_mechanism import NEAR, Conditioning, ResidualMechanism
 
 LEVEL = 0.95
@@ -112,7 +113,7 @@ def normal_half_width(terms: Sequence[Weighted], level: float = LEVEL) -> float 
     """
     variance = distance = 0.0
     for term in terms:
-        near = term.law.near_normal
+        near = find_near_normal(term.law)
         if near is None:
             return None
         size = abs(float(term.weight))
@@ -205,7 +206,7 @@ def _quantile(terms: Sequence[Weighted], level: float, epsilon: float, period: f
     frequency = 2 * math.pi / period * number
     transform = np.exp(-((epsilon * frequency) ** 2) / 2)
     for term in terms:
-        factor = term.law.characteristic(float(term.weight) * frequency)
+        factor = transform_law(term.law, float(term.weight) * frequency)
         if term.count == 1:
             transform *= factor
         else:
@@ -231,7 +232,7 @@ def _tail_bound(terms: Sequence[Weighted], outside: float = 1e-12) -> float:
     for rate in np.geomspace(0.01 / spread, 100 / spread, 97).tolist():
         moments = []
         for term, size in zip(terms, sizes, strict=True):
-            moments.append(term.count * term.law.log_moment(rate * size))
+            moments.append(term.count * bound_log_moment(term.law, rate * size))
         exponent = sum(moments)
         best = min(best, (exponent + math.log(2 / outside)) / rate)
     return best
@@ -616,7 +617,7 @@ def _conditioned_half_widths(
     rows = conditioning.table_weights(table)
     # laws that are no normal numbers moved a little have an infinite distance, and are looked
     # at below
-    moments = [law.near_normal or (law.variance, math.inf) for law in laws]
+    moments = [find_near_normal(law) or (law.variance, math.inf) for law in laws]
     near_variances = np.array([near for near, _ in moments])[which]
     reach = np.array([farthest for _, farthest in moments])[which]
     variance = rows**2 @ near_variances
@@ -716,7 +717,7 @@ def residual_half_widths(
         # The narrowest law is the farthest from a normal one: its distance bounds those of the
         # others.
         narrowest = square * Fraction(scales.min()) ** 2
-        near = LAWS[law](narrowest).near_normal
+        near = find_near_normal(LAWS[law](narrowest))
         if near is None:
             # An only child has weight 0 in the residual, and its error is 0 whatever the law.
             distance[sizes > 0] = math.inf

@@ -18,12 +18,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from semidp.promise.mechanisms.linked_noise import LinkedNoise
 from semidp.promise.mechanisms.mechanism import cell_weights
-from semidp.promise.noise.distributions import CountNoise, joined_laws
+from semidp.promise.noise.distributions import CountNoise
 from semidp.promise.noise.randomness import Randomness
 from semidp.promise.schema.margins import Floats, View, list_axes
 from semidp.promise.sensitivity.linked_products import KindSpace, LinkedSpace
 from semidp.promise.spaces.linked import UNIT
 from semidp.publish.half_widths import LEVEL, half_width, sum_terms
+from semidp.publish.noise_laws import find_near_normal, joined_laws
 from semidp.publish.placement import Objective, Workload
 from semidp.publish.residual_mechanism import ResidualMechanism, SharedNoise
 from semidp.publish.size_agreement import (
@@ -554,7 +555,7 @@ def _bound_normal_distance(part: ResidualMechanism, view: View) -> Floats:
     numbers = np.unique(which[part.space.parts[view]])
     distances = []
     for number in numbers:
-        near = laws[number].near_normal
+        near = find_near_normal(laws[number])
         distances.append(math.inf if near is None else near[1])
     distance = max(distances)
     # 1 - 1/c on the entry itself, 1/c on each of its c - 1 siblings; an only child has no noise

@@ -52,6 +52,7 @@ from semidp.publish.statistics.distribution.published import (
     distribution_title,
     simulations,
 )
+from semidp.publish.statistics.distribution.value_counts import count_up_to, gap_weights
 from semidp.publish.statistics.outcomes.groups import clipped_text
 from semidp.publish.statistics.outcomes.noise_law import entry_noise_law
 from semidp.publish.statistics.protocol.requests import Noise, Published
@@ -309,7 +310,7 @@ class PooledDistributions(GroupDistributions):
     @cached_property
     def _every(self) -> Floats:
         """Unbiased counts up to each value but the last, a row a group."""
-        return self.space.tree.up_to(self.pool.differences, self.space.sizes)
+        return count_up_to(self.space.tree, self.pool.differences, self.space.sizes)
 
     @cached_property
     def _widths(self) -> dict[tuple[str, Margin], Floats]:
@@ -336,7 +337,7 @@ class PooledDistributions(GroupDistributions):
     def _half_widths(self, block: Margin) -> Floats:
         different, which = self.pool.terms(block)
         tree = self.space.tree
-        in_order_of_size = np.sort(tree.weights, axis=1)
+        in_order_of_size = np.sort(gap_weights(tree), axis=1)
         weights, of_gap = np.unique(in_order_of_size, axis=0, return_inverse=True)
         widths = []
         for terms in different:
@@ -360,14 +361,14 @@ class PooledDistributions(GroupDistributions):
     def _band_widths(self, block: Margin) -> Floats:
         different, which = self.pool.terms(block)
         tree = self.space.tree
-        deviations = np.sqrt(np.square(tree.weights).sum(axis=1))
+        deviations = np.sqrt(np.square(gap_weights(tree)).sum(axis=1))
         widths = []
         for terms in different:
             spread = deviations * math.sqrt(_sum_variance(terms))
             numbers = sum(term.count for term in terms)
             count = simulations(tree.gaps * max(numbers, 1))
             noise = _simulate_noise(terms, (count, tree.gaps))
-            counts_off = tree.up_to(noise, np.zeros(count))
+            counts_off = count_up_to(tree, noise, np.zeros(count))
             errors = np.abs(counts_off / np.maximum(spread, 1e-300))
             largest = np.sort(errors.max(axis=1))
             rank = band_rank(count, self.level)

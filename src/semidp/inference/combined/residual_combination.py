@@ -41,7 +41,6 @@ from semidp.inference.linear_estimates import DrawnNumbers, Floats, SumErrors
 from semidp.promise.accounting.account import recompute_tradeoff
 from semidp.promise.guarantee import Guarantee
 from semidp.promise.mechanisms.mechanism import CellByCell, NoNoise
-from semidp.promise.noise.distributions import joined_laws
 from semidp.promise.progress import Progress, silent
 from semidp.promise.schema.margins import View, list_axes
 from semidp.promise.sensitivity.linked_products import KindSpace, LinkedSpace
@@ -51,6 +50,7 @@ from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.dataspace import Dataspace
 from semidp.promise.spaces.linked import MEMBER, UNIT, Link, LinkedDataspace, linked_adjacency
 from semidp.publish.linked_mechanism import LinkedMechanism, alike_nodes
+from semidp.publish.noise_laws import joined_laws
 from semidp.publish.residual_mechanism import ResidualMechanism
 from semidp.publish.results.published_table import FitKind, Fitted
 from semidp.publish.size_agreement import assemble_tables

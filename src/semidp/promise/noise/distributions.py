@@ -8,11 +8,10 @@ mechanisms.
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import TypeVar
 
 import numpy as np
 import scipy
@@ -43,7 +42,6 @@ from semidp.promise.noise.rejection import (
 )
 
 Size = int | tuple[int, ...]
-Law = TypeVar("Law")
 
 # draws at a time: they stay in a processor's cache, and 10^8 cells need no more memory than 10^6
 _CHUNK = 1 << 15
@@ -68,21 +66,6 @@ class CountNoise(ABC):
     @abstractmethod
     def variance(self) -> float:
         """The variance of one number."""
-
-    @abstractmethod
-    def characteristic(self, frequency: Floats) -> Floats:
-        """Return the characteristic function, ``E cos(tX)``: the laws here are symmetric."""
-
-    @abstractmethod
-    def log_moment(self, rate: float) -> float:
-        """Return an upper bound of ``log E exp(uX)``; infinity where there is none."""
-
-    @property
-    def near_normal(self) -> tuple[float, float] | None:
-        """The variance of a normal number that can be drawn beside this one, and how far apart the
-        two are at most.
-        """
-        return None
 
     def sample(self, size: Size, randomness: Randomness) -> Integers:
         """Return independent draws as 64-bit integers of the given size or shape."""
@@ -182,33 +165,6 @@ class DiscreteGaussian(_VarianceNoise, GaussianLaw):
         squares = _check_integers(k) ** 2
         return np.exp(-squares / float(2 * self.sigma2)) / total
 
-    def characteristic(self, frequency: Floats) -> Floats:
-        """Return ``Σ_m exp(-σ²(t - 2πm)²/2)`` over its value at 0: Poisson summation."""
-        if self.sigma2 < 1:
-            return _cosine_sum(self.pmf, 10, frequency)
-        variance, turned = float(self.sigma2), _reduce_frequencies(frequency)
-        turns = _turns(variance)
-        total = np.zeros(turned.shape)
-        for turn in turns:
-            distance = turned + turn
-            total += np.exp(-variance / 2 * distance**2)
-        at_zero = sum(math.exp(-variance / 2 * turn**2) for turn in turns)
-        return total / at_zero
-
-    def log_moment(self, rate: float) -> float:
-        """Return ``σ²u²/2``: no larger than that of the normal law (canonne2020discrete)."""
-        return float(self.sigma2) * rate**2 / 2
-
-    @property
-    def near_normal(self) -> tuple[float, float] | None:
-        """σ² and 1: ``P(N >= m) <= P(X >= m) <= P(N >= m - 1)`` for m >= 1, up to 1e-17 from σ² = 2
-        on.
-
-        ``exp(-k²/2σ²)`` is at least its integral over the unit interval above k > 0 and at most
-        that below; the sum over all k is ``σ√(2π)`` up to the factor ``1 + 2 exp(-2π²σ²)``.
-        """
-        return (float(self.sigma2), 1.0) if self.sigma2 >= 2 else None
-
     @staticmethod
     def attempts(
         sigma2: Sequence[Fraction], variance: Floats, stream: Stream
@@ -285,33 +241,6 @@ class RoundedGaussian(_VarianceNoise):
         integrals = np.exp(-z * z / 2) @ weights
         root = math.sqrt(2 * math.pi)
         return np.asarray(integrals / (2 * sigma * root))
-
-    def characteristic(self, frequency: Floats) -> Floats:
-        """Return ``Σ_m exp(-σ²s²/2) sin(s/2)/(s/2)`` with ``s = t - 2πm``: Poisson summation of the
-        density's means.
-        """
-        if self.sigma2 < 1:
-            return _cosine_sum(self.pmf, 12, frequency)
-        variance, turned = float(self.sigma2), _reduce_frequencies(frequency)
-        half = np.where(turned == 0, 1e-200, turned / 2)
-        total = np.zeros(turned.shape)
-        for turn in _turns(variance):  # the sine of the half has the other sign after one turn
-            sign = 1 if turn == 0 else -1
-            distance = turned + turn
-            smooth = sign * np.exp(-variance / 2 * distance**2)
-            total += smooth / (half + turn / 2)
-        return np.asarray(total * np.sin(half))
-
-    def log_moment(self, rate: float) -> float:
-        """Return ``2σ²u²``: rounding at most doubles the size of a number, and
-        ``E exp(uX) = E cosh(uX)``.
-        """
-        return 2 * float(self.sigma2) * rate**2
-
-    @property
-    def near_normal(self) -> tuple[float, float]:
-        """σ² and 1/2: rounding moves a number by no more."""
-        return float(self.sigma2), 0.5
 
     @staticmethod
     def attempts(
@@ -403,25 +332,6 @@ class DiscreteLaplace(CountNoise):
         decay = np.exp(-np.abs(_check_integers(k)) * rate)
         return np.asarray(decay * math.tanh(rate / 2))
 
-    def characteristic(self, frequency: Floats) -> Floats:
-        """Return ``(1-q)² / ((1-q)² + 4q sin²(t/2))``, q = exp(-1/s)."""
-        rate = float(1 / self.scale)
-        square = math.expm1(-rate) ** 2
-        q = math.exp(-rate)
-        sine_squared = np.sin(frequency / 2) ** 2
-        result: Floats = square / (square + 4 * q * sine_squared)
-        return result
-
-    def log_moment(self, rate: float) -> float:
-        """Return ``-log(1 - v (cosh u - 1))`` with the variance v; there is none from ``u = 1/s``
-        on.
-        """
-        if rate >= float(1 / self.scale):
-            return math.inf
-        # v (cosh u - 1) = 2v sinh²(u/2), which keeps its digits where u is small
-        excess = 2 * self.variance * math.sinh(rate / 2) ** 2
-        return -math.log1p(-excess) if excess < 1 else math.inf
-
     def _draw(self, count: int, stream: Stream) -> Integers:
         if self.scale <= _SMALL_SCALE:
             return _table(self).draw(count, stream)
@@ -455,23 +365,6 @@ def _collect(count: int, tries: Callable[[int], Integers]) -> Integers:
         parts.append(part)
         missing -= part.size
     return np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
-
-
-def joined_laws(
-    parts: Iterable[tuple[Sequence[Law], NDArray[np.intp]]],
-) -> tuple[list[Law], NDArray[np.intp]]:
-    """Return the laws of several vectors in one list, and for each entry of the vectors, one after
-    the other, the number of its law.
-
-    >>> joined_laws([(["a", "b"], np.array([0, 1, 1])), (["c"], np.array([0, 0]))])
-    (['a', 'b', 'c'], array([0, 1, 1, 2, 2]))
-    """
-    laws: list[Law] = []
-    numbers = []
-    for of_part, entries in parts:
-        numbers.append(entries + len(laws))
-        laws += of_part
-    return laws, np.concatenate(numbers)
 
 
 def sample_each(
@@ -530,35 +423,6 @@ def _draw_signs(magnitude: Integers, stream: Stream) -> Integers:
     keep = (magnitude > 0) | (coins == 0)
     signed: Integers = np.where(coins == 1, -magnitude, magnitude)[keep]
     return signed
-
-
-def _turns(variance: float) -> tuple[float, ...]:
-    """Return the turns that count in a sum by Poisson: all but one are below exp(-49) from σ² = 10
-    on, some from 1.
-    """
-    turn = 2 * math.pi
-    return (0.0,) if variance >= 10 else (0.0, -turn, turn)
-
-
-def _reduce_frequencies(frequency: Floats) -> Floats:
-    """Return frequencies less whole turns, between -π and π: whole numbers do not see the
-    difference.
-    """
-    turn = 2 * math.pi
-    whole_turns = np.rint(frequency / turn)
-    return np.asarray(frequency - turn * whole_turns)
-
-
-def _cosine_sum(pmf: Callable[[ArrayLike], Floats], last: int, frequency: Floats) -> Floats:
-    """Return ``p(0) + 2 Σ p(k) cos(kt)`` up to k = last, beyond which narrow laws have less than
-    1e-20.
-    """
-    masses = pmf(np.arange(last + 1))
-    result = np.full(frequency.shape, float(masses[0]))
-    for k in range(1, last + 1):
-        if masses[k] > 1e-20:
-            result += 2 * masses[k] * np.cos(k * frequency)
-    return result
 
 
 def _check_integers(k: ArrayLike) -> NDArray[np.float64]:

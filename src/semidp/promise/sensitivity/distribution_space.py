@@ -49,9 +49,8 @@ class ValueTree:
     >>> tree = ValueTree(5)
     >>> tree.depths.tolist(), tree.low.tolist(), tree.high.tolist()
     ([3, 2, 1, 2], [0, 0, 0, 3], [2, 3, 5, 5])
-    >>> differences = tree.differences(np.array([[4, 1, 0, 2, 3]]))
-    >>> differences.tolist(), tree.up_to(differences, np.array([10])).tolist()
-    ([[3, 5, 0, -1]], [[4.0, 5.0, 5.0, 7.0]])
+    >>> tree.differences(np.array([[4, 1, 0, 2, 3]])).tolist()
+    [[3, 5, 0, -1]]
     """
 
     values: int
@@ -119,36 +118,6 @@ class ValueTree:
         np.cumsum(histograms, axis=1, out=counts[:, 1:])
         ends = counts[:, self.low] + counts[:, self.high]
         return np.asarray(2 * counts[:, 1:-1] - ends)
-
-    def up_to(self, differences: NDArray[np.number], sizes: NDArray[np.number]) -> Floats:
-        """Return F of every gap from D of every node, a row a group of known size; noise in D may
-        disorder F.
-        """
-        counts = np.zeros((len(differences), self.values + 1))
-        counts[:, -1] = sizes
-        # From the root down: the two ends of a node are known before its gap.
-        for gaps in self.levels:
-            low, high = self.low[gaps], self.high[gaps]
-            ends = counts[:, low] + counts[:, high]
-            whole = ends + differences[:, gaps]
-            counts[:, gaps + 1] = whole / 2
-        return counts[:, 1:-1]
-
-    @cached_property
-    def weights(self) -> Floats:
-        """The weight of D of the node above a gap at each depth in F of the gap: rows are gaps,
-        columns depths.
-
-        A gap has the weight 1/2 on its own node. On nodes above it has the mean of the weights of
-        the two gaps that end its node, which lie on the same path.
-        """
-        weights = np.zeros((self.values + 1, self.depth))
-        for column, gaps in enumerate(self.levels):
-            low, high = self.low[gaps], self.high[gaps]
-            ends = weights[low] + weights[high]
-            weights[gaps + 1] = ends / 2
-            weights[gaps + 1, column] = 0.5
-        return weights[1:-1]
 
     @property
     def gram(self) -> Floats:
@@ -457,12 +426,6 @@ class DistributionSpace(SpaceByGroups):
     def apply_query(self, histograms: Counts) -> Counts:
         """Return the query of the histograms of all groups, a row a group."""
         return self.tree.differences(histograms).ravel()
-
-    def up_to(self, differences: ArrayLike) -> Floats:
-        """Return the records up to each value but the last, a row a group, from the differences."""
-        free = self.project(differences)
-        rows = free.reshape(len(self.sizes), -1)
-        return self.tree.up_to(rows, self.sizes)
 
 
 def distribution_space(

@@ -45,6 +45,7 @@ from semidp.publish.statistics.distribution.published import (
     pointwise_half_widths,
     publish_distribution,
 )
+from semidp.publish.statistics.distribution.value_counts import count_up_to
 from semidp.publish.statistics.outcomes.groups import (
     BOUNDS,
     GRID,
@@ -391,7 +392,7 @@ def even_error(group: EvenGroup, spread: float, probabilities: tuple[Fraction, .
     """
     tree = value_tree(group.steps + 1)
     drawn = np.random.default_rng(_SEED).normal(0, spread, (_DRAWS, tree.gaps))
-    noise = tree.up_to(drawn, np.zeros(_DRAWS))
+    noise = count_up_to(tree, drawn, np.zeros(_DRAWS))
     counts = in_order(group.up_to[:-1] + noise, np.full(_DRAWS, group.size))
     distances = []
     for probability in probabilities:

@@ -38,6 +38,11 @@ from semidp.publish.half_widths import Weighted, half_widths
 from semidp.publish.plotting import BLUE, GREY, SKY, Figure, drawing, grouped_ticks, shorten_name
 from semidp.publish.results.role_columns import Role, RoleColumn, Sheet, label_columns, noisy_column
 from semidp.publish.results.texts import number_text, scale_text
+from semidp.publish.statistics.distribution.value_counts import (
+    count_groups_up_to,
+    count_up_to,
+    gap_weights,
+)
 from semidp.publish.statistics.outcomes.groups import (
     ByBlocks,
     answered_text,
@@ -107,7 +112,7 @@ class GroupDistributions(ByBlocks):
     @cached_property
     def _every(self) -> Floats:
         """Unbiased counts up to each value but the last, a row a group; noise may disorder them."""
-        return self.space.up_to(self.measurement.noisy)
+        return count_groups_up_to(self.space, self.measurement.noisy)
 
     @cached_property
     def _monotone_counts(self) -> Floats:
@@ -393,7 +398,7 @@ def _deviations(tree: ValueTree) -> Floats:
     """The standard deviation of the error of F at each value but the last, for noise of variance
     1.
     """
-    return np.asarray(np.sqrt((tree.weights**2).sum(axis=1)))
+    return np.asarray(np.sqrt((gap_weights(tree) ** 2).sum(axis=1)))
 
 
 @lru_cache(maxsize=64)
@@ -401,7 +406,7 @@ def _pointwise(values: int, law: CountNoise, level: Fraction) -> tuple[float, ..
     """The half-widths of `pointwise_half_widths`; values with the same weights, in any order, share
     a law.
     """
-    weights = np.sort(value_tree(values).weights, axis=1)
+    weights = np.sort(gap_weights(value_tree(values)), axis=1)
     different, which = np.unique(weights, axis=0, return_inverse=True)
     sums = []
     for row in different.tolist():
@@ -420,7 +425,7 @@ def _multiple(values: int, law: CountNoise, level: Fraction) -> float:
     tree = value_tree(values)
     count = simulations(tree.gaps)
     noise = law.sample((count, tree.gaps), SeededRandomness(0))
-    errors = tree.up_to(noise, np.zeros(count))
+    errors = count_up_to(tree, noise, np.zeros(count))
     spread = _deviations(tree) * math.sqrt(law.variance)
     largest = np.sort(np.abs(errors / spread).max(axis=1))
     return float(largest[band_rank(count, level) - 1])
