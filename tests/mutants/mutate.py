@@ -255,7 +255,7 @@ class Session:
         items = {item.nodeid: item for item in session.items}
         tests = self.load_tests(items)
         for mutant in self.pending:
-            if time.monotonic() > self.deadline:
+            if not tests or time.monotonic() > self.deadline:
                 print("the time is over: call again with the same folder", flush=True)
                 return True
             seconds: dict[str, float] = {}
@@ -280,9 +280,8 @@ class Session:
         place = self.folder / f"tests-{hashlib.sha256(named.encode()).hexdigest()[:12]}.pickle"
         if not place.exists():
             bodies = {(file, name): body for file, name, body, _ in functions}
-            record_tests(items, bodies, place)
-        recorded: Recorded = pickle.loads(place.read_bytes())
-        return recorded
+            record_tests(items, bodies, place, self.deadline)
+        return load_recorded(place) if place.exists() else {}
 
 
 Recorded = dict[Line, dict[str, float]]
@@ -306,11 +305,24 @@ def choose_tests(seconds: dict[str, float], most: float) -> list[str]:
     return sorted(chosen, key=lambda test: seconds[test])
 
 
+def load_recorded(place: Path) -> "Recorded":
+    """Return the tests of every line, from what was written down of each test."""
+    found: Recorded = defaultdict(dict)
+    lines_of: dict[str, tuple[float, set[Line]]] = pickle.loads(place.read_bytes())
+    for test, (seconds, lines) in lines_of.items():
+        for line in lines:
+            found[line][test] = seconds
+    return found
+
+
 def record_tests(
-    items: dict[str, Any], bodies: dict[tuple[str, tuple[str, int]], range], place: Path
+    items: dict[str, Any],
+    bodies: dict[tuple[str, tuple[str, int]], range],
+    place: Path,
+    deadline: float,
 ) -> None:
-    """Run all tests once, in a fork. Write down for every line of the functions the tests that pass
-    and execute it.
+    """Run all tests once, in a fork. Write down which lines of the functions each of them executes
+    if it passes. What was written when the time is over is taken up by the next call.
     """
     child = os.fork()
     if child:
@@ -321,18 +333,27 @@ def record_tests(
         for (file, (_, first)), body in bodies.items()
         for line in range(first, body.stop)
     }
-    found: Recorded = defaultdict(dict)
+    partly = place.with_suffix(".part")
+    lines_of: dict[str, tuple[float, set[Line]]] = {}
+    if partly.exists():
+        lines_of = pickle.loads(partly.read_bytes())
     signal.signal(signal.SIGPROF, _stop)
     for test, item in items.items():
+        if test in lines_of:
+            continue
         lines, started = set[Line](), time.process_time()
         signal.setitimer(signal.ITIMER_PROF, LONGEST_TEST)
         sys.settrace(lambda frame, *_, lines=lines: _trace(frame, wanted, lines))
         is_passed = run_test(item)
         sys.settrace(None)
         signal.setitimer(signal.ITIMER_PROF, 0)
-        for line in lines if is_passed else ():
-            found[line][test] = time.process_time() - started
-    place.write_bytes(pickle.dumps(dict(found)))
+        lines_of[test] = time.process_time() - started, lines if is_passed else set()
+        is_late = time.monotonic() > deadline
+        if is_late or len(lines_of) % 20 == 0:
+            partly.write_bytes(pickle.dumps(lines_of))
+        if is_late:
+            os._exit(0)
+    place.write_bytes(pickle.dumps(lines_of))
     os._exit(0)
 
 
