@@ -16,7 +16,6 @@ EXPECTED = {
     "table-delta/r": "not covered",
     "table-epsilon/r": "not covered",
     "table-knorm/r": "not covered",
-    "linked-joint/r": "weaker than stated",
     "regress-two/r": "not covered",
     "combine/c": "not covered",
     "combine-products/c": "not covered",

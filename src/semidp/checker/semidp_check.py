@@ -106,6 +106,7 @@ def list_rules():
     replaced values | any a records replace a values of groups, one exchange two | pen
     ranks | a replaced value moves every rank of its group by at most 1 | pen
     one cell | x11 moves by a quarter of the sum of absolute changes | pen
+    one member | carriers, one who makes room; two units change in size | pen
     patterns | all ways to place the records of a move in the trees of features | pen
     pairing | a move is a single moves that keep one margin | pairing
     sum of costs | at most the sum of the worst cost of each query | cost_of_move
@@ -153,9 +154,7 @@ class Feature:
 
     def path(self, leaf):
         """A leaf as a path of (label, number of siblings)."""
-        return tuple(
-            (name, len(self.children[leaf[: k - 1]])) for k, name in enumerate(leaf, start=1)
-        )
+        return tuple(zip(leaf, (len(self.children[leaf[:k]]) for k in range(len(leaf)))))
 
     def corners(self, depth):
         """Below each node the leaves whose values can be farthest apart."""
@@ -437,10 +436,10 @@ def read_promise(plan, document, spaces):
         computed = (each["name"] for each in plan.get("unit_feature", []))
         derived = {"size", *planned.get("derived", []), *computed}
         agrees = agrees and derived == {*link["derived"]} and "quarters" not in {**link, **planned}
-    agrees_flat = most == plan.get("most", 1) and person.get("protect", "unit") == "unit"
+    agrees = agrees and plan.get("most", 1) == (1 if link else most)
     agrees = agrees and asked in ("worst-case", "exchange", "definition", a["used"])
     agrees = agrees and document.get("persons", math.inf) * most >= space["n"]
-    if not agrees or not (link or agrees_flat):
+    if not agrees or not (link or person.get("protect", "unit") == "unit"):
         raise NotCovered("the plan and the stated a name different promises, or members in no unit")
     used, everyone = whole_number(a["used"]), asked in ("worst-case", "exchange")
     if not link:
@@ -500,7 +499,7 @@ def check_levels(source, entry, part):
     if not part.measured or not (source.folder / stem).exists():
         return
     text = (source.folder / stem).read_text(encoding="utf-8").splitlines(keepends=True)
-    rows, kinds, expected, listed = csv.DictReader(text), ("member", "unit"), Counter(), Counter()
+    rows, kinds, expected = csv.DictReader(text), ("member", "unit"), Counter()
     for query, _ in part.measured:
         public, columns = source.spaces[query.space], ["kind", "residual", "scale"]
         if query.kind == "residual":
@@ -512,8 +511,7 @@ def check_levels(source, entry, part):
             if query.kind == "table":
                 columns, key = names, tuple(itertools.chain(*cell))
             expected[key] += 1
-    for row in rows:
-        listed[tuple(row.get(column, kinds[0]) for column in columns)] += 1
+    listed = Counter(tuple(row.get(column, kinds[0]) for column in columns) for row in rows)
     has_bins = any(label.startswith("from ") for label in itertools.chain(*expected))
     if expected.total() != listed.total() or (expected != listed and not has_bins):
         raise Unreadable(f"the measured entries of {entry['name']} are not those of its levels")
@@ -603,9 +601,8 @@ def read_sums(source, key, asked, entry, part):
     outcome = find_outcome(public, key, asked, entry)
     kind = "ranks" if key == "quantile" else "sums"
     choices = len(asked.get("probabilities", [])) * (3 if "level" in asked else 1)
-    noise, rows = read_noise(entry["noise"], choices), ()
-    if "answered" in asked:
-        rows = ((*find_place(public, asked["answered"]), "yes"),)
+    noise = read_noise(entry["noise"], choices)
+    rows = ((*find_place(public, asked["answered"]), "yes"),) if "answered" in asked else ()
     for names in asked["by"]:
         if asked.get("answered", names) not in (names, *names):
             raise NotCovered("groups do not say how many records have an outcome")
@@ -680,14 +677,13 @@ def drop_empty_levels(public, spaces=()):
     other spaces (both kinds of linked files have the same levels); a feature of which one node is
     left is in no margin.
     """
-    features, margins = [], []
+    features = []
     for feature in public.features:
         kept = (list_inhabited_leaves(space, feature.names) for space in (public, *spaces))
         leaves = filter(set(itertools.chain(*kept)).__contains__, feature.leaves)
         features.append(Feature(feature.names, leaves, feature.values, feature.is_partial))
-    for depths, counts in public.margins:
-        visible = show_depths(features, depths)
-        margins.append((visible, roll_up(counts, visible)))
+    visible = [(show_depths(features, depths), counts) for depths, counts in public.margins]
+    margins = [(depths, roll_up(counts, depths)) for depths, counts in visible]
     return public._replace(features=features, margins=margins)
 
 
@@ -802,8 +798,7 @@ def find_reach(public, most=1):
     """Return bounds of a(t), the fewest records that always suffice to turn anybody into anybody
     possible, and the rule. Blocks are the margins with two inhabited values.
     """
-    margins = list_blocks(public)
-    q = len(margins)
+    q = len(margins := list_blocks(public))
     if not q:
         return 1, 1, "reach, nothing exact"
     if are_disjoint(margins) and not public.zeros:
@@ -909,7 +904,7 @@ class TooMany(Exception):
     """More patterns than the checker lists; a coarser rule is used."""
 
 
-def exchange_moves(blocks, seen, inherited=(), mode="flat"):
+def exchange_moves(blocks, seen, inherited=(), makers="nobody"):
     """The moves of one exchange, as a table over the features `seen` sees them.
 
     *Exchange.* One person goes from x to a possible y. For every block whose published
@@ -917,34 +912,50 @@ def exchange_moves(blocks, seen, inherited=(), mode="flat"):
     leaf on exactly those features of the block whose published nodes differ. One carrier may serve
     several blocks. Nothing else changes. The reverse direction has the same cost.
 
-    *Linked files* (to hunt only). Some features are those of a unit, and x may go to another unit
-    v. With `room` in v, a carrier of such features takes x's whole place. To `swap`, a member of v
-    goes to the place that is free, so every unit keeps its size.
+    *Linked files.* Some features are those of a unit, and x may go to another unit v. A carrier of
+    such features takes x's whole place. A member of v may have to make room, and goes to the place
+    that is free: nobody, a carrier of other features, or somebody else (`anybody`: all of these).
+    If always `another` one does (to hunt), every unit keeps its size, and where only features of
+    units change, nobody else is needed.
     """
+    of_unit = {f for f, is_place in enumerate(inherited) if is_place}
+    seen = sorted(of_unit.union(seen))  # a place is seen as a whole, or not at all
     touched = list(filter(None, (keep_seen(block, seen) for block in blocks)))
-    of_unit = {f for f in seen if inherited and inherited[f]}
     for changed in itertools.product(*map(list_subsets, touched)):
         fixed, carried = [], []
         for number, (block, features) in enumerate(zip(touched, changed)):
             fixed += [(f, 0, 1, depth, f not in features) for f, depth in block.items()]
-            if features and (mode in ("flat", "room") or not set(block) <= of_unit):
+            if features and (makers != "another" or not set(block) <= of_unit):
                 carried.append(number)
-        for groups in set_partitions(carried) if mode == "flat" else [[[k] for k in carried]]:
-            conditions, free = list(fixed), 0
-            slots = [(-1, dict.fromkeys(seen, 0)), (1, dict.fromkeys(seen, 1))]
+        for groups in set_partitions(carried):
+            same, taken, new = [], {}, len(groups) + 2
             for letter, numbers in enumerate(groups, start=2):
-                taken = {f for number in numbers for f in changed[number]}
-                if taken & of_unit:
-                    taken, free = taken | of_unit, letter
-                slots.append((-1, dict.fromkeys(seen, letter)))
-                slots.append((1, {f: 0 if f in taken else letter for f in seen}))
-                same = itertools.chain(*(touched[number].items() for number in numbers))
-                conditions += [(f, 1, letter, depth, True) for f, depth in same]
-            if mode == "swap":
-                letter = len(groups) + 2
-                slots.append((-1, {f: 1 if f in of_unit else letter for f in seen}))
-                slots.append((1, {f: free if f in of_unit else letter for f in seen}))
-            yield Move(slots, conditions)
+                taken[letter] = {f for number in numbers for f in changed[number]}
+                pairs = itertools.chain(*(touched[number].items() for number in numbers))
+                same += [(f, 1, letter, depth, True) for f, depth in pairs]
+            free = next((letter for letter in taken if taken[letter] & of_unit), 0)
+            listed = {"nobody": [0], "another": [new], "anybody": [0, *taken.keys() - {free}, new]}
+            for maker in listed[makers]:
+                slots = [(-1, dict.fromkeys(seen, 0)), (1, dict.fromkeys(seen, 1))]
+                for letter in range(2, new + (maker == new)):
+                    before = dict.fromkeys(seen, letter)
+                    after = before | dict.fromkeys(taken.get(letter, ()), 0)
+                    before |= dict.fromkeys(of_unit, 1) if letter == maker else {}
+                    place = {free: 0, maker: free}.get(letter, letter)
+                    after |= dict.fromkeys(of_unit, place)
+                    slots += [(-1, before), (1, after)]
+                yield Move(slots, fixed + same)
+
+
+def unit_moves(units, _, seen):
+    """How the sizes of units change when one member is exchanged, as a table over `seen` sees them:
+    one unit has a member less, and one a member more (or none, where somebody makes room).
+    """
+    size = next((f for f, each in enumerate(units.features) if each.names == ("size",)), -1)
+    slots = [(2 * (k % 2) - 1, dict.fromkeys(seen, k // 2) | {size: k}) for k in range(4)]
+    for is_same in (True, False):  # two units of one size end with two sizes
+        ends = [(size, 0, 2, 1, is_same), (size, 1, 3, 1, False)][: 1 + is_same]
+        yield Move(slots, [*ends, (size, 0, 1, 1, False), (size, 2, 3, 1, False)])
 
 
 def keep_seen(block, seen):
@@ -1154,8 +1165,8 @@ def measure_distance(first, second):
 class Costs:
     """Upper bounds, by rules, of how far pairs of the promise move what was measured."""
 
-    def __init__(self, public, promise, a):
-        self.public, self.promise, self.a, self.rules = public, promise, a, {}
+    def __init__(self, public, promise, a, moves=None):
+        self.public, self.promise, self.a, self.moves, self.rules = public, promise, a, moves, {}
         self.is_exchange = promise.kind == "exchange"
         self.times = promise.most if self.is_exchange else 1
         self.margins = [depths for depths, _ in list_blocks(public)]
@@ -1189,8 +1200,7 @@ class Costs:
             bounds = {**self._listed_bounds([(query, Fraction(1))]), **bounds}
         if not bounds:
             raise NotCovered("an outcome that exact totals show, with too many patterns")
-        if self.times > 1:
-            self.rules["several records"] = None
+        self.rules |= {"several records": None} if self.times > 1 else {}
         least = self._least(bounds)
         if not least and not self.is_exchange and query.kind == "table":
             raise NotCovered("a table that no exact total fixes, and too few records to change it")
@@ -1250,7 +1260,9 @@ class Costs:
         if any(self.public.features[f].is_partial for f in seen):
             return {}
         options = [("patterns", self.times, exchange_moves(self.margins, seen))]
-        if not self.is_exchange:
+        if self.moves:
+            options = [("one member", 1, self.moves(self.margins, seen))]
+        elif not self.is_exchange:
             options = [("patterns", 1, ball_moves(self.margins, seen, self.a))][: self.a <= 4]
             for margin in [*self.margins, (0,) * len(self.public.features)]:
                 options.append(("pairing", self.a, [ball_move([margin], seen, [(0,)])]))
@@ -1717,10 +1729,9 @@ def list_hunts(spaces, promise, a):
         same = [(f, i, k + i, d, True) for (f, d), i in itertools.product(places, range(k))]
         moves = draw_moves([units], Promise("ball", k, True), k, drawer)
         hunts.append((1, [Move(move.slots, move.conditions + same) for move in moves], 1))
-    is_linked, is_exchange = len(spaces) > 1, promise.kind == "exchange"
-    has_units = all(min(counts.values()) >= a for _, counts in units.margins if is_linked)
+    has_units = all(min(counts.values()) >= a for _, counts in units.margins if promise.protect)
     if has_units and are_disjoint(list_blocks(spaces[0])) and not spaces[0].zeros:
-        times = promise.most if is_exchange and not is_linked else 1
+        times = promise.most if promise.kind == "exchange" and not promise.protect else 1
         hunts.append((0, draw_moves(spaces, promise, a, drawer), times))
     return hunts
 
@@ -1729,27 +1740,14 @@ def draw_moves(spaces, promise, a, drawer):
     """Moves of the promise over all features, to be put on leaves."""
     public, inherited = spaces[0], is_inherited(spaces[0], promise)
     seen, blocks = range(len(public.features)), [depths for depths, _ in maximal_margins(public)]
-    moves, is_linked = [], len(spaces) > 1
+    is_linked = len(spaces) > 1
     if promise.kind == "exchange":
-        for mode in ("swap", "room")[: 1 + has_room(*spaces, promise)] if is_linked else ("flat",):
-            moves += itertools.islice(exchange_moves(blocks, seen, inherited, mode), 1000)
-        return moves
+        makers = "another" if is_linked else "nobody"
+        return list(itertools.islice(exchange_moves(blocks, seen, inherited, makers), 1000))
     if is_linked:  # members change places: every unit keeps its size
         blocks.append(tuple(len(f.names) * place for f, place in zip(public.features, inherited)))
-    for _ in range(200):
-        orders = [drawer.sample(range(a), a) for _ in range(len(blocks) + 1)]
-        moves.append(ball_move(blocks, seen, orders))  # one more order, for no margin at all
-    return moves
-
-
-def has_room(members, units, promise):
-    """Whether in some dataset units at every place can take a member, and others can lose one: no
-    unit is exact, places have many members, and sizes are on average well between the bounds.
-    """
-    size, inherited = Fraction(members.n, units.n), is_inherited(members, promise)
-    at_places = [counts.values() for d, counts in members.margins if meet(d, inherited)]
-    are_large = all(min(counts) >= 8 * promise.most for counts in at_places) and not units.margins
-    return are_large and 8 * promise.least < 7 * size and 8 * size < 7 * promise.most
+    drawn = [drawer.sample(range(a), a) for _ in range(200 + len(blocks))]
+    return [ball_move(blocks, seen, drawn[k : k + len(blocks) + 1]) for k in range(200)]
 
 
 class Climber:
@@ -1903,7 +1901,10 @@ class Checker:
         self.public, self.is_linked = self.spaces[0], len(self.spaces) > 1
         self.reach = settle_reach(list(map(drop_empty_levels, release.spaces)), self.promise)
         self.find_costs = functools.cache(self._find_costs)
-        self.costs = functools.cache(lambda space, a, p: Costs(self.spaces[space], p, a))
+        self.costs = functools.cache(lambda space, *each: Costs(self.spaces[space], *each))
+        places = is_inherited(self.public, self.promise)
+        member = functools.partial(exchange_moves, inherited=places, makers="anybody")
+        self.exchanges = [member, functools.partial(unit_moves, self.spaces[-1])]
         covered = [part.measured for part in release.parts if not part.reason]
         self.measured, self.listed = list(itertools.chain(*covered)), []
 
@@ -1918,14 +1919,17 @@ class Checker:
     def _find_costs(self, query):
         """The bounds for a query: of linked files any members or units may change."""
         if not self.is_linked:
-            return self.costs(0, self.reach.a, self.promise)
+            return self.costs(0, self.promise, self.reach.a)
         a, seen = self.reach.a, zip(self.spaces[query.space].features, query.depths)
         derived = {*itertools.chain(*(f.names[:d] for f, d in seen))} & {*self.promise.derived}
         if query.space:
             a = self.reach.units[bool(derived) + bool(derived - {"size"})]
         elif derived:
             raise NotCovered("features of members that derive from their unit's members")
-        return self.costs(query.space, min(a, self.spaces[query.space].n), Promise("ball", a, True))
+        is_one = self.promise.kind == "exchange" and self.promise.protect == "member"
+        one = self.exchanges[query.space] if is_one and derived <= {"size"} else None
+        n = self.spaces[query.space].n
+        return self.costs(query.space, Promise("ball", a, True), min(a, n), one)
 
     def _list(self, limit):
         """List all datasets and pairs if they are few; correct a(t) by them."""
@@ -1965,14 +1969,14 @@ class Checker:
         except NotCovered as error:
             finding.reason = str(error)
         if finding.verdict == WEAKER and part.measured and "canonical noise" not in laws:
-            self._settle_by_listing(finding, part.measured)
+            self.settle_by_listing(finding, part.measured)
         if finding.verdict in (CONFIRMED, LISTED) and self.reach.reason:
             finding.verdict, finding.reason = WEAKER, self.reach.reason
         if finding.verdict != FALSE and not part.reason:
             self._refute(finding, part.measured)
         return finding
 
-    def _settle_by_listing(self, finding, measured):
+    def settle_by_listing(self, finding, measured):
         """The worst listed pair, and the guarantee that it gives."""
         if not self.listed and not self.reach.reason:
             self._list(3000)
@@ -2091,10 +2095,9 @@ def to_lines(verdict, findings):
         lines += [f"    {text}" for text in finding.list_texts()]
     for finding in [finding for finding in findings if finding.pair][:1]:
         lines.append(f"pair: two datasets told apart better than {finding.name} states")
-        for before, after in zip(finding.pair.before, finding.pair.after):
-            lines.append(f"  {to_text(before)}  ->  {to_text(after)}")
-        for record, count in finding.pair.others:
-            lines.append(f"  {count} x {to_text(record)} in both")
+        pairs = zip(finding.pair.before, finding.pair.after)
+        lines += [f"  {to_text(before)}  ->  {to_text(after)}" for before, after in pairs]
+        lines += [f"  {count} x {to_text(each)} in both" for each, count in finding.pair.others]
     return lines
 
 
