@@ -1,5 +1,6 @@
 """Microdata: one release in two phases, whose bins follow from what was published."""
 
+import itertools
 import json
 import subprocess
 import sys
@@ -221,6 +222,28 @@ def test_the_report_says_how_good_records_are():
     assert ("age", "job") not in errors.weak
     less = estimate_errors(sd.run(plan_with(["sex"], Budget.zcdp(10)), people()))
     assert sum(less.pairs.values()) < 0.5 * sum(errors.pairs.values())
+
+
+def test_errors_of_three_columns_are_those_of_records_if_pairs_say_all():
+    """Within a third over three draws; a parity, which no pair shows, is farther off than stated."""
+    names, stated, apart = ["x", "y", "z"], [], {"pairs": [], "parity": []}
+    draw = np.random.default_rng(1)
+    x, y, noise = draw.integers(0, 6, 4000), draw.integers(0, 6, 4000), draw.integers(0, 2, 4000)
+    features = [Feature(name, [*"012345"]) for name in names]
+    kinds = {"pairs": (x + 2 * noise) % 6, "parity": (x + y) % 6}
+    for seed, (kind, z) in itertools.product(range(3), kinds.items()):
+        columns = (x, (y + z * noise) % 6 if kind == "pairs" else y, z)
+        data = {name: column.astype(str) for name, column in zip(names, columns, strict=True)}
+        asked = Microdata(names, Budget.zcdp(1))
+        done = sd.run(Plan([], [], features, microdata=asked), data, SeededRandomness(seed))
+        made = done.records(randomness=SeededRandomness(seed), seconds=20).to_dict()
+        count = [Counter(zip(*each.values(), strict=True)) for each in (data, made)]
+        wrong = (count[0] - count[1]) + (count[1] - count[0])
+        apart[kind].append(sum(wrong.values()) / 4000)
+        if kind == "pairs":
+            stated.append(estimate_errors(done).three_columns)
+    assert 0.67 < np.mean(stated) / np.mean(apart["pairs"]) < 1.5
+    assert np.mean(apart["parity"]) > 1.5 * np.mean(stated)
 
 
 @pytest.mark.long

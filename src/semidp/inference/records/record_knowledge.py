@@ -7,9 +7,10 @@ not made here.
 
 Errors are estimated from published numbers alone. That of a shrunk table of a pair is estimated
 without bias (Stein 1981): for an estimate h of μ from D = μ + noise of standard deviation σ in k
-dimensions, ``E‖h(D) - μ‖² = E(‖h(D) - D‖² - k σ² + 2 σ² div h(D))``. What is left of three columns
-beyond their pairs is not measured at all, so that errors of three columns are at least what pairs
-leave open.
+dimensions, ``E‖h(D) - μ‖² = E(‖h(D) - D‖² - k σ² + 2 σ² div h(D))``. What three columns have in
+common beyond their pairs is not measured at all. Errors of three columns are those of records and a
+truth that have nothing in common there: the errors of the pairs, and the scatter of counts between
+the two.
 """
 
 import itertools
@@ -31,12 +32,14 @@ from semidp.inference.records.shrinkage import (
     estimate_one_way,
     interaction_error,
     is_noisy_pair,
+    kept_share,
+    rake,
     shrink_pair,
     sum_to_bins,
 )
 from semidp.promise.documents import Encodable
 from semidp.promise.guarantee import Scope
-from semidp.promise.schema.margins import View, list_axes
+from semidp.promise.schema.margins import View, is_within_view, list_axes
 from semidp.promise.sensitivity.products import product_space
 from semidp.promise.spaces.dataspace import Margin
 from semidp.promise.tradeoff.budget import Budget
@@ -51,6 +54,8 @@ Floats = NDArray[np.float64]
 _PROBES = 16  # random directions in which the divergence is measured
 _STEP = 1e-3  # of the noise
 _MEAN = math.sqrt(2 / math.pi)  # mean absolute value of a standard normal number
+_MOST_CELLS = 10**7  # of tables of three columns: of more, some are left out
+_ROUNDS = 15  # of proportional fitting
 
 
 @dataclass(frozen=True)
@@ -66,24 +71,15 @@ class RecordErrors:
         The error of each measured pair, on the levels that it was measured on.
     weak
         Pairs in which nothing is louder than the noise: records treat them as nearly independent.
+    three_columns
+        The mean error of three columns on those levels, if they have nothing in common beyond their
+        pairs.
     """
 
     columns: Mapping[str, float]
     pairs: Mapping[tuple[str, str], float]
     weak: tuple[tuple[str, str], ...]
-
-    @property
-    def three_columns(self) -> float:
-        """The mean over three columns of what the errors of their pairs add up to."""
-        names = sorted({name for pair in self.pairs for name in pair})
-        sums = []
-        for three in itertools.combinations(names, 3):
-            squares = [
-                self.pairs.get(pair, self.pairs.get(pair[::-1], 0.0)) ** 2
-                for pair in itertools.combinations(three, 2)
-            ]
-            sums.append(math.sqrt(sum(squares)))
-        return float(np.mean(sums)) if sums else 0.0
+    three_columns: float
 
 
 def estimate_errors(release: "ReleaseValue") -> RecordErrors:
@@ -99,25 +95,105 @@ def estimate_errors(release: "ReleaseValue") -> RecordErrors:
             depth = numbers.used[axis]
             found, error = combine_margins(numbers, numbers.targets, axis, depth)
             columns[features[axis].name] = _MEAN * error * found.size / total
+    estimated = {}
+    depths = {}
     for table in numbers.targets:
         if not is_noisy_pair(grid, table):
             continue
-        axes = list_axes(table.view)
+        one, other = list_axes(table.view)
+        depths.update({one: table.view[one], other: table.view[other]})
         rows, count_columns = sum_to_bins(numbers, table, one_way)
         sigma = interaction_error(table)
         noisy = table.estimate.reshape(len(rows), len(count_columns))
-        variances = np.full(
-            noisy.shape, max(0.0, _risk(noisy, sigma, rows, count_columns)) / noisy.size
-        )
-        for axis, other in ((axes[0], count_columns[None, :]), (axes[1], rows[:, None])):
+        variances = _spread_risk(noisy, sigma, rows, count_columns)
+        for axis, counts in ((one, count_columns[None, :]), (other, rows[:, None])):
             if axis not in exact:
                 error = _bin_error(numbers, table, axis)
-                variances = variances + (error * other / total) ** 2
-        names = (features[axes[0]].name, features[axes[1]].name)
-        pairs[names] = min(2.0, _MEAN * float(np.sqrt(variances).sum()) / total)
+                variances = variances + (error * counts / total) ** 2
+        error = min(2.0, _MEAN * float(np.sqrt(variances).sum()) / total)
+        shrunk = shrink_pair(noisy, sigma, rows, count_columns)
+        estimated[one, other] = EstimatedPair(rake(shrunk, rows, count_columns), error)
+        names = (features[one].name, features[other].name)
+        pairs[names] = error
         if not count_directions(noisy, sigma, rows, count_columns):
             weak.append(names)
-    return RecordErrors(columns, pairs, tuple(weak))
+    estimated |= _find_exact_pairs(numbers, depths)
+    threes = _estimate_three_columns(estimated, sorted(depths), total)
+    return RecordErrors(columns, pairs, tuple(weak), threes)
+
+
+@dataclass(frozen=True)
+class EstimatedPair:
+    """The estimated counts of a pair, and their error as a share of all records."""
+
+    counts: Floats
+    error: float
+
+
+def _find_exact_pairs(
+    numbers: PublishedNumbers, depths: Mapping[int, int]
+) -> dict[tuple[int, int], EstimatedPair]:
+    """The pairs that exact totals publish, at the depths of the measured ones."""
+    grid = numbers.dataspace.schema.grid
+    found = {}
+    for axes in itertools.combinations(sorted(depths), 2):
+        view = tuple(depths[axis] if axis in axes else 0 for axis in range(len(numbers.used)))
+        sizes = [grid.chains[axis].size(depths[axis]) for axis in axes]
+        for known in numbers.dataspace.published_totals:
+            if is_within_view(view, known.view):
+                counts = np.asarray(known.sum_to_view(grid, view).counts, dtype=np.float64)
+                found[axes[0], axes[1]] = EstimatedPair(counts.reshape(sizes), 0.0)
+    return found
+
+
+def _estimate_three_columns(
+    pairs: Mapping[tuple[int, int], EstimatedPair], axes: Sequence[int], total: int
+) -> float:
+    """The mean error of three columns that have nothing in common beyond their pairs."""
+    sizes = {}
+    for (one, other), pair in pairs.items():
+        sizes[one], sizes[other] = pair.counts.shape
+    every = [
+        three
+        for three in itertools.combinations(axes, 3)
+        if all(two in pairs for two in itertools.combinations(three, 2))
+    ]
+    cells = sum(math.prod(sizes[axis] for axis in three) for three in every)
+    errors = []
+    for one, two, three in every[:: 1 + cells // _MOST_CELLS]:
+        faces = (pairs[one, two], pairs[one, three], pairs[two, three])
+        table = _fit_three(*(face.counts for face in faces))
+        # Records have the counts of the pairs, which leave this share of a cell to chance.
+        free = math.prod(1 - 1 / size for size in table.shape)
+        squares = sum(face.error**2 for face in faces)
+        scatter = float(mean_gap(free * table).sum()) / total
+        errors.append(min(2.0, math.sqrt(squares + scatter**2)))
+    return float(np.mean(errors)) if errors else 0.0
+
+
+def _fit_three(front: Floats, side: Floats, top: Floats) -> Floats:
+    """The table of three columns with given pairs and no interaction beyond them, by proportional
+    fitting.
+    """
+    table = np.ones((*front.shape, side.shape[1]))
+    for _ in range(_ROUNDS):
+        table *= (front / np.maximum(table.sum(axis=2), 1e-9))[:, :, None]
+        table *= (side / np.maximum(table.sum(axis=1), 1e-9))[:, None, :]
+        table *= (top / np.maximum(table.sum(axis=0), 1e-9))[None, :, :]
+    return table
+
+
+def mean_gap(expected: Floats) -> Floats:
+    """Return the mean absolute difference of two independent Poisson counts with the same mean:
+    ``2 λ e^(-2λ) (I₀(2λ) + I₁(2λ))`` (Ramasubban 1958).
+
+    >>> mean_gap(np.array([0.0, 0.01, 100.0])).round(3).tolist()
+    [0.0, 0.02, 11.277]
+    """
+    from scipy import special
+
+    double = 2 * expected
+    return np.asarray(double * (special.ive(0, double) + special.ive(1, double)))
 
 
 def _bin_error(numbers: PublishedNumbers, table: TargetTable, axis: int) -> float:
@@ -129,6 +205,14 @@ def _bin_error(numbers: PublishedNumbers, table: TargetTable, axis: int) -> floa
         fine, own = combine_margins(numbers, numbers.targets, axis, used)
         precision += found.size / max(fine.size * own**2, 1e-9)
     return 1 / math.sqrt(precision)
+
+
+def _spread_risk(noisy: Floats, sigma: float, rows: Floats, columns: Floats) -> Floats:
+    """The expected squared error of each cell of the shrunk interaction: their sum, in proportion
+    to the share of a cell that is kept.
+    """
+    kept = kept_share(shrink_pair(noisy, sigma, rows, columns), sigma)
+    return np.asarray(max(0.0, _risk(noisy, sigma, rows, columns)) * kept / kept.sum())
 
 
 def _risk(noisy: Floats, sigma: float, rows: Floats, columns: Floats) -> float:

@@ -95,9 +95,18 @@ def shrink_pair(table: Floats, sigma: float, rows: Floats, columns: Floats) -> F
     interaction = center(table - independent)
     low_rank = shrink_singular_values(interaction, sigma)
     # What the low rank leaves is kept as far as the counts themselves vary more than the noise.
-    variance = _SPREAD * np.maximum(independent + low_rank, 0.0)
-    remainder = variance / np.maximum(variance + sigma**2, _SMALL) * (interaction - low_rank)
+    remainder = kept_share(independent + low_rank, sigma) * (interaction - low_rank)
     return np.asarray(independent + low_rank + center(remainder))
+
+
+def kept_share(counts: Floats, sigma: float) -> Floats:
+    """Return the share of the variance of each cell that is signal, for about these counts.
+
+    >>> kept_share(np.array([50.0, -3.0]), 10.0).tolist()
+    [0.5, 0.0]
+    """
+    variance = _SPREAD * np.maximum(counts, 0.0)
+    return np.asarray(variance / np.maximum(variance + sigma**2, _SMALL))
 
 
 def count_directions(table: Floats, sigma: float, rows: Floats, columns: Floats) -> int:

@@ -454,8 +454,9 @@ def _explain(errors: RecordErrors) -> list[str]:
     )
     if errors.three_columns:
         paragraphs.append(
-            f"Three columns: at least {_percent(errors.three_columns)} on average. What three"
-            " columns have in common beyond their pairs is not measured."
+            f"Three columns: about {_percent(errors.three_columns)} on average, on these bins, if"
+            " three columns have nothing in common beyond their pairs. If they do have, which is"
+            " not measured, records are farther off."
         )
     if errors.weak:
         named = [" and ".join(pair) for pair in errors.weak[:_NAMED]]
