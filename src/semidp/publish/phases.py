@@ -44,7 +44,7 @@ from semidp.publish.statistics.tables.asked import TableRequest
 from semidp.publish.statistics.tables.request import TablesRequest
 from semidp.publish.survey import public_scope
 
-_FIRST_SHARE = Fraction(7, 20)  # of the budget, for one-way tables where nothing is exact
+_LIKELY_RANK = 2  # of the interaction of a pair: what is left of its noise once it is shrunk
 _MOST_CELLS = 10**8  # of a pair on all levels, which is counted once and held
 _TARGET_WEIGHT = 9  # of the variance of pairs with a target, against that of others
 
@@ -67,27 +67,37 @@ def share_first_phase(
     """Return the share of the whole budget that each one-way table of the first phase gets.
 
     Columns with more levels than bins are measured, unless they are exact. Levels in order get
-    bins, and this table alone knows how records are spread inside of them: levels to the power 2/3,
-    which makes the sum of absolute errors least. Other levels are pooled if they are rare, which is
-    seen with as much as a pair gets.
+    bins, and this table alone knows how records are spread inside of them. Errors that would be A
+    for all pairs and B_f for the levels of f, each with the whole budget, add up to
+    ``A / √(1 - Σ s) + Σ B_f / √s_f``, which is least where shares are as the errors to the power
+    2/3. Other levels are pooled if they are rare, which is seen with as much as a pair gets.
     """
     schema, exact = dataspace.schema, exact_features(dataspace.margins)
     pairs = list_pairs(asked, dataspace.margins)
     error = forecast_error(asked, dataspace, adjacency, asked.phases_budget)
     bins = count_bins(dataspace.n, error)
-    weights = {}
-    for name in asked.columns:
-        size = len(find_feature(schema, name).levels)
-        weights[name] = Fraction(round(size ** (2 / 3) * 1000))
-    total = sum(weights.values(), Fraction(0))
-    shares = {}
-    for name, weight in weights.items():
-        feature = find_feature(schema, name)
-        if name not in exact and len(feature.levels) > bins:
-            share = _FIRST_SHARE * weight / total
-            is_spread = is_ordered(asked, feature)
-            shares[name] = share if is_spread else min(share, Fraction(1, len(pairs)))
-    return shares
+    sizes = {name: len(find_feature(schema, name).levels) for name in asked.columns}
+    loss = _total_loss(asked.phases_budget)
+    pooled, spread = [], {}
+    for name, size in sizes.items():
+        if name in exact or size <= bins:
+            continue
+        if not is_ordered(asked, find_feature(schema, name)):
+            pooled.append(name)
+            continue
+        own = sensitivity_space(dataspace, adjacency, [name]).l2 / loss
+        spread[name] = (sum(name in pair for pair in pairs) * own * size) ** (2 / 3)
+    of_pairs = 0.0
+    for pair in pairs:
+        rows, columns = (min(sizes[name], bins) for name in pair)
+        rank = max(1, min(_LIKELY_RANK, rows - 1, columns - 1))
+        of_pairs += error * math.sqrt(rank * (rows + columns) * rows * columns)
+    total = of_pairs ** (2 / 3) + sum(spread.values())
+    # Rounded down: the pairs always keep something.
+    shares = {name: Fraction(int(part / total * 10_000), 10_000) for name, part in spread.items()}
+    left = 1 - sum(shares.values(), Fraction(0))
+    shares |= dict.fromkeys(pooled, left / (len(pairs) + len(pooled)))
+    return {name: shares[name] for name in sizes if shares.get(name)}
 
 
 def one_way_requests(asked: Microdata, shares: Mapping[str, Fraction]) -> tuple[TablesRequest, ...]:
@@ -138,9 +148,12 @@ def forecast_error(
         sensitivity_space(dataspace, adjacency, pair).l2
         for pair in list_pairs(asked, dataspace.margins)
     ]
-    part = budget.split_evenly(len(norms))
-    loss = math.sqrt(2 * part.rho) if part.rho is not None else float(part.mu or 0)
-    return float(np.median(norms)) / loss
+    return float(np.median(norms)) / _total_loss(budget.split_evenly(len(norms)))
+
+
+def _total_loss(budget: Budget) -> float:
+    """What a budget holds, as the distance of two normal laws with standard deviation 1."""
+    return math.sqrt(2 * budget.rho) if budget.rho is not None else float(budget.mu or 0)
 
 
 @dataclass(frozen=True, eq=False)
