@@ -76,7 +76,7 @@ from semidp.publish.statistics.parts import (
     part_path,
 )
 from semidp.publish.statistics.protocol.requests import Published, StepsByParts, require_budget
-from semidp.publish.survey import linked_survey, lookalikes, survey
+from semidp.publish.survey import lookalikes, survey
 
 _PUBLIC = "public.json"
 """The file, beside what was measured, of the plan and of what is public."""
@@ -274,11 +274,7 @@ def prepare_parts(
         raise InputError(
             f"the number of worker processes is a whole number, at least 1, not {jobs!r}"
         )
-    reader: Any
-    if plan.units is None:
-        scope, reader = survey(plan, source, memory, partition, jobs)
-    else:
-        scope, reader = linked_survey(plan, plan.units, source, memory)
+    scope, reader = survey(plan, source, memory, partition, jobs)
     schema = scope.dataspace.schema
     cut = Cut.from_name(schema, partition)
     # Linked tables, which are none of the plan's alone, see for themselves what is below the cut.

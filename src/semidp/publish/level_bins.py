@@ -247,15 +247,6 @@ def choose_bins(
     return tuple(chosen)
 
 
-def flat_schema(schema: Schema) -> Schema:
-    """Return a schema without the bins of microdata."""
-    features = []
-    for feature in schema.features:
-        has_bins = feature.names == (f"{feature.name}{BINS}", feature.name)
-        features.append(Feature(feature.name, feature.levels) if has_bins else feature)
-    return Schema(tuple(features), schema.structural_zeros)
-
-
 def name_bins(schema: Schema, columns: Iterable[str]) -> dict[str, str]:
     """Return for each column the name of its bins, or its own where it has none."""
     names = {}

@@ -52,7 +52,7 @@ from semidp.publish.statistics.protocol.requests import (
     naive_record_tradeoff,
     require_budget,
 )
-from semidp.publish.survey import linked_records, linked_survey, lookalikes, survey
+from semidp.publish.survey import linked_records, lookalikes, survey
 
 if TYPE_CHECKING:
     from semidp.publish.phases import PairsToCome
@@ -327,11 +327,7 @@ def prepare(plan: Plan, data: Any, *, memory: int | None = None) -> Prepared:
     plan = plan.with_values_read()
     with open_records(plan, data) as source:
         _check(plan, plan.microdata is not None)
-        reader: Any
-        if plan.units is None:
-            scope, reader = survey(plan, source, memory)
-        else:
-            scope, reader = linked_survey(plan, plan.units, source, memory)
+        scope, reader = survey(plan, source, memory)
         if plan.microdata is not None:
             # Imported when used: phases are prepared by the functions of this page.
             from semidp.publish.phases import prepare_phases

@@ -684,20 +684,9 @@ class Plan:
         # in the order in which a plan file has them: single values first, then lists of tables
         document: dict[str, Any] = {}
         document["invariants"] = [list(margin.names) for margin in self.invariants]
-        is_number = isinstance(self.adjacency, int)
-        document["adjacency"] = self.adjacency if is_number else str(self.adjacency)
-        document["count"] = self.count
-        document["where"] = self.where
-        document["id"] = self.id
-        document["most"] = self.most
-        document["records"] = self.records
-        document["levels_from_data"] = self.levels_from_data
-        document["period"] = self.period
-        document["report_delta"] = plain(self.report_delta)
-        document["claim"] = self.claim
-        document["units"] = None if self.units is None else self.units.to_json()
+        for key in _VALUES:
+            document[key] = _plain_value(getattr(self, key))
         document["read_as"] = dict(self.read_as) or None
-        document["microdata"] = None if self.microdata is None else self.microdata.to_json()
         document |= plan_entries(self.requests)
         unit_features = () if self.units is None else self.units.features
         document["feature"] = [part.to_json() for part in self.features]
@@ -713,18 +702,7 @@ class Plan:
         """
         from semidp.publish.statistics.protocol.statistic import plan_keys, requests_from
 
-        alone = {
-            "adjacency",
-            "count",
-            "where",
-            "id",
-            "most",
-            "records",
-            "read_as",
-            "period",
-            "microdata",
-        }
-        alone |= {"levels_from_data", "report_delta", "claim"}
+        alone = {*_VALUES, "read_as"} - {"units"}
         lists = {"invariants", "feature", "structural_zero", "unit_feature"}
         only_keys(value, {*alone, *lists, "units", *plan_keys()}, "a plan")
         features, zeros, nests = read_declarations(value, folder)
@@ -759,6 +737,20 @@ class Plan:
         except ValueError as error:
             raise InputError(f"the plan is not valid TOML: {str(error)[:200]}") from None
         return cls.from_json(document, folder)
+
+
+_VALUES: tuple[str, ...] = ("adjacency", "count", "where", "id", "most", "records")
+_VALUES += ("levels_from_data", "period", "report_delta", "claim", "units", "microdata")
+"""The fields of a plan that are single values, in the order of a plan file."""
+
+
+def _plain_value(value: Any) -> Any:
+    """Return a field of a plan as a plan file has it."""
+    if isinstance(value, LinkedUnits | Microdata):
+        return value.to_json()
+    if isinstance(value, Fraction):
+        return plain(value)
+    return str(value) if isinstance(value, StrEnum) else value
 
 
 def _levels_text(part: Feature | Nest) -> str:

@@ -39,7 +39,12 @@ from semidp.publish.folders import Unfinished, durable
 from semidp.publish.sources.linked_records import LinkedSource
 from semidp.publish.sources.opening import Source, open_source
 from semidp.publish.statistics.parts import STATE, Part, PartTable, PartTask
-from semidp.publish.statistics.protocol.requests import Published, Request, RequestMeasurement
+from semidp.publish.statistics.protocol.requests import (
+    Published,
+    Request,
+    RequestMeasurement,
+    StepsByParts,
+)
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -358,7 +363,7 @@ def _quote_name(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
-class InOnePiece:
+class InOnePiece(StepsByParts):
     """A request that is one block: it has nothing to do in any part.
 
     Parameters
@@ -373,10 +378,6 @@ class InOnePiece:
         Tells its source of noise from those of parts; nothing where there are none.
     """
 
-    stems: Sequence[str] = ()
-    foreseen: Sequence[str] = ()
-    is_fitted_jointly = False
-
     def __init__(
         self,
         request: Request,
@@ -385,10 +386,8 @@ class InOnePiece:
         values: Confidential[NDArray[np.int64]],
         key: tuple[str, ...] = (),
     ) -> None:
-        self.request = request
-        self.mechanism = mechanism
+        super().__init__(request, mechanism, values)
         self.scope = scope
-        self.values = values
         self.key = key
         # drawn in an earlier phase, where there was one
         self.noisy: NDArray[Any] | None = None
@@ -399,18 +398,13 @@ class InOnePiece:
         if self.noisy is not None:
             return self.noisy
         source = randomness.part(*self.key) if self.key else randomness
-        return self.mechanism.measure(self.values, source).noisy
+        noisy: NDArray[Any] = self.mechanism.measure(self.values, source).noisy
+        return noisy
 
     def begin(self, noisy: NDArray[Any], private: bool) -> None:
         """Take what was measured; the confidential values are not needed any more."""
         self.values = Confidential(np.zeros(0, np.int64))
         self._measured = self.mechanism.restore_measurement(noisy, private)
-
-    def settle(self, work: Path, progress: Progress) -> None:
-        """No part needs anything of it."""
-
-    def part_work(self, node: int) -> None:
-        """Return nothing to do in a part."""
 
     def build_result(self, parts: Sequence[Part], work: Path, progress: Progress) -> Published:
         """Return what is published, as in a release without parts."""

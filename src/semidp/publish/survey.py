@@ -89,16 +89,19 @@ _LISTED = 10
 
 def survey(
     plan: Plan,
-    source: Source,
+    source: Any,
     memory: int | None = None,
     partition: str | None = None,
     jobs: int = 1,
-) -> tuple[Scope, Reader]:
-    """Read what a plan publishes exactly, and return the public scope with a reader of the rest.
+) -> tuple[Scope, Any]:
+    """Read what a plan publishes exactly, and return the public scope with a reader of the rest:
+    of both kinds of linked records.
 
     What does not fit in memory is refused before anything is counted: whole tables, or so many
     parts at a time.
     """
+    if plan.units is not None:
+        return _survey_linked(plan, plan.units, source, memory)
     schema, disclosures = read_schema(plan, source)
     # By parts no table is held whole: `part_needs` refuses a part that is too large.
     tables = () if partition else tuple(table.features for table in plan.tables)
@@ -690,21 +693,10 @@ def linked_records(plan: Plan, units: LinkedUnits, data: Any) -> LinkedSource:
     return open_linked(data, joining, [*columns])
 
 
-def linked_survey(
-    plan: Plan, linked: LinkedUnits, source: LinkedSource, memory: int | None = None
+def _survey_linked(
+    plan: Plan, linked: LinkedUnits, source: LinkedSource, memory: int | None
 ) -> tuple[Scope, LinkedReader]:
-    """Read what a plan publishes exactly of both kinds, and return the public scope with readers of
-    the rest.
-
-    Parameters
-    ----------
-    plan, linked
-        What to publish, and what it says of units.
-    source
-        Both sources, joined.
-    memory
-        The bytes that may be used.
-    """
+    """Read the same of members and units, whose sources are joined."""
     link = linked.bounds
     request = _get_linked_request(plan)
     of_members, of_units = _names_of_members(plan), _names_of_units(plan, linked)

@@ -499,11 +499,6 @@ class AnsweredRequest(StatisticRequest):
         """Who answered, as zeros and ones."""
         return binary_outcome(answered_column(self.outcome.column))
 
-    @property
-    def files(self) -> tuple[str, ...]:
-        """What its files are called: one for each set of groups."""
-        return tuple(f"{stem}.csv" for stem in self.file_stems)
-
     def space(self, scope: Scope) -> QuerySpace:
         """Return the space of the pairs by group; refuse groups whose counts are not published."""
         public = scope.dataspace.for_kind(self.counted)

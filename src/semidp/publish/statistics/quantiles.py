@@ -419,11 +419,6 @@ class QuantileRequest(ValuesRequest):
         """Return the request: quantiles are chosen, and no noise is drawn for them."""
         return self
 
-    @property
-    def files(self) -> tuple[str, ...]:
-        """What its files are called: one for each set of groups."""
-        return tuple(f"{stem}.csv" for stem in self.file_stems)
-
     def space(self, scope: Scope) -> QuerySpace:
         """Return the space of the ranks; refuse groups whose counts are not published."""
         return rank_space(

@@ -317,12 +317,8 @@ class GroupRequest(StatisticRequest):
         """What its files are called: one for each set of groups, and one each for differences if
         asked for.
         """
-        more = (
-            [f"{stem}-differences.csv" for stem in self.file_stems]
-            if self.confidence.differences
-            else []
-        )
-        return (*(f"{stem}.csv" for stem in self.file_stems), *more)
+        stems = self.file_stems if self.confidence.differences else ()
+        return (*super().files, *(f"{stem}-differences.csv" for stem in stems))
 
     def space(self, scope: Scope) -> QuerySpace:
         """Return the space of the sums by group; refuse groups whose counts are not published."""

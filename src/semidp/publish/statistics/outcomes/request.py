@@ -317,6 +317,11 @@ class GroupedRequest(OutcomeRequest):
             return (self.name,)
         return tuple(f"{self.name}-by-{'-'.join(group.names)}" for group in self.shown_sets)
 
+    @property
+    def files(self) -> tuple[str, ...]:
+        """What its files are called: one for each set of groups."""
+        return tuple(f"{stem}.csv" for stem in self.file_stems)
+
 
 class ValuesRequest(GroupedRequest):
     """What quantiles and distributions share: every step of the grid costs some precision."""

@@ -7,12 +7,12 @@ computed again; a statistic's `Published` class adds what is its own.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, Self, TypeVar, cast
+from typing import Any, ClassVar, Self, TypeVar, cast
 
 import numpy as np
 from attrs import evolve, fields
@@ -493,41 +493,51 @@ class RequestMeasurement:
         return result
 
 
-class StepsByParts(Protocol):
+class StepsByParts(ABC):
     """A request that is carried out part by part: what is done before the parts, for each part, and
-    after them.
+    after them. A request that is not cut is one block, and has nothing to do in a part.
+
+    Parameters
+    ----------
+    request, mechanism
+        What is asked for, and its noise, calibrated to the whole.
+    values
+        The confidential values that are measured before the parts.
+    stems
+        What its files beside the folders of parts are called, but for their endings, where the plan
+        does not say.
+    foreseen
+        What may be published otherwise than was asked for, in sentences.
     """
 
-    @property
-    def mechanism(self) -> Mechanism:
-        """Its noise, calibrated to the whole."""
+    is_fitted_jointly: ClassVar[bool] = False
+    """Whether all parts are measured before any is fitted."""
 
-    @property
-    def values(self) -> Confidential[NDArray[np.int64]]:
-        """The confidential values that are measured before the parts."""
+    def __init__(
+        self,
+        request: Any,
+        mechanism: Any,
+        values: Confidential[NDArray[np.int64]],
+        stems: Iterable[str] = (),
+        foreseen: Iterable[str] = (),
+    ) -> None:
+        self.request = request
+        self.mechanism = mechanism
+        self.values = values
+        self.stems = list(stems)
+        self.foreseen = list(foreseen)
 
-    @property
-    def stems(self) -> Sequence[str]:
-        """What its files beside the folders of parts are called, but for their endings, where the
-        plan does not say.
-        """
-
-    @property
-    def foreseen(self) -> Sequence[str]:
-        """What may be published otherwise than was asked for, in sentences."""
-
+    @abstractmethod
     def add_noise(self, randomness: Randomness) -> NDArray[Any]:
         """Return the values with noise."""
 
-    def begin(self, noisy: NDArray[Any], private: bool) -> object:
+    @abstractmethod
+    def begin(self, noisy: NDArray[Any], private: bool) -> None:
         """Take what was measured before the parts; `ValueError` where it is damaged."""
 
-    @property
-    def is_fitted_jointly(self) -> bool:
-        """Whether all parts are measured before any is fitted."""
-
-    def settle(self, work: Path, progress: Progress) -> None:
-        """Settle what the parts need, when they are measured where that comes first.
+    def settle(self, work: Path, progress: Progress) -> None:  # noqa: B027 - most need nothing
+        """Settle what the parts need, when they are measured where that comes first; nothing unless
+        a request says more.
 
         Parameters
         ----------
@@ -541,16 +551,18 @@ class StepsByParts(Protocol):
         """Return what is to be done in one part: only measuring before `settle`. None where nothing
         is.
         """
+        return None
 
+    @abstractmethod
     def build_result(self, parts: Sequence[Part], work: Path, progress: Progress) -> "Published":
         """Return what is published, when all parts are done."""
 
 
 NOISY = ("noisy", "steps_")
 """What the names of columns begin with that hold measured values: always the last of a file."""
+
+
 _SAME_SCALE = 1e-9  # relative: two calibrations of one budget differ by no more
-
-
 CLOSE = 1e-6
 """Relative: what was rounded in print or by another machine's arithmetic."""
 

@@ -49,7 +49,12 @@ from semidp.publish.statistics.parts import (
     PartTask,
     part_path,
 )
-from semidp.publish.statistics.protocol.requests import Published, Request, RequestMeasurement
+from semidp.publish.statistics.protocol.requests import (
+    Published,
+    Request,
+    RequestMeasurement,
+    StepsByParts,
+)
 from semidp.publish.statistics.tables.asked import TablesAsked, measurements_stem
 from semidp.publish.statistics.tables.cut_tables import (
     CutKind,
@@ -348,7 +353,7 @@ class TablesMeasurement(RequestMeasurement):
         return published
 
 
-class CutSteps:
+class CutSteps(StepsByParts):
     """Steps of tables by parts, however they are published: what is at the cut and above is
     measured first.
 
@@ -372,12 +377,9 @@ class CutSteps:
         stems: Iterable[str],
         foreseen: Iterable[str],
     ) -> None:
-        self.request = request
-        self.mechanism = mechanism
+        values = Confidential(np.concatenate([kind.values() for kind in at_cut]))
+        super().__init__(request, mechanism, values, stems, foreseen)
         self.at_cut = at_cut
-        self.stems = list(stems)
-        self.foreseen = list(foreseen)
-        self.values = Confidential(np.concatenate([kind.values() for kind in at_cut]))
 
     def add_noise(self, randomness: Randomness) -> NDArray[np.int64]:
         """Add the noise to the residuals at the cut and above."""
@@ -624,7 +626,6 @@ def fit_part(
 class SeparateSteps(CutSteps):
     """Steps of a release by parts for a request whose parts are published one by one."""
 
-    is_fitted_jointly = False
     _result: SeparateTables | None = None
     _fit: CutFit | None = None
 
