@@ -17,8 +17,6 @@ from semidp.publish.linked_mechanism import (
     CodedNoise,
     LinkedIntervals,
     LinkedMechanism,
-    published_variances,
-    size_place,
 )
 from semidp.publish.plan import Plan
 from semidp.publish.recheck import recheck
@@ -43,7 +41,7 @@ def coded_tables(mechanism):
     """The numbers of tables of units by size, and the axis of the size."""
     space = mechanism.space
     tables = range(len(space.members.views) + len(space.units.views))
-    places = {number: size_place(space, number) for number in tables}
+    places = {number: mechanism.size_place(number) for number in tables}
     return {number: axis for number, axis in places.items() if axis is not None}
 
 
@@ -52,12 +50,13 @@ def coded_tables(mechanism):
 def test_errors_of_coded_cells_are_those_of_sums_over_sizes(name):
     mechanism = LinkedMechanism.calibrate(space_of(name), Budget.zcdp("1/50"))
     link = mechanism.space.dataspace.link
-    by_size = published_variances(mechanism, None)
+    tables = range(len(mechanism.space.members.views) + len(mechanism.space.units.views))
+    by_size = [mechanism.cell_variances(number) for number in tables]
     compared, larger = 0, 0
     for top in range(link.least, link.most + 1):
         code = TopCode.from_link(top, link)
         coded = CodedNoise.from_mechanism(mechanism, code)
-        variances = published_variances(mechanism, code)
+        variances = [coded.cell_variances(number) for number in tables]
         for number, axis in coded_tables(mechanism).items():
             shape = variances[number].shape
             assert shape[axis] == len(code.levels)
@@ -103,6 +102,7 @@ def test_intervals_of_the_last_level_cover(name, way, rho, monkeypatch):
     half = code.take_levels(
         LinkedIntervals(mechanism, code).compute_half_widths(number, stretched), axis
     )
+    assert np.array_equal(coded.half_widths(number), half)
     rows, widths, short = [], [], []
     single = LinkedIntervals(mechanism).compute_half_widths(
         number, mechanism.agreement.unit_variances(place)

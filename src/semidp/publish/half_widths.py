@@ -44,7 +44,7 @@ from semidp.promise.sensitivity.orthogonal_parts import (
 from semidp.promise.sensitivity.query_space import ExplicitSpace, QuerySpace
 from semidp.promise.sensitivity.table_spaces import TableSpace
 from semidp.publish.noise_laws import bound_log_moment, find_near_normal, transform_law
-from semidp.publish.residual_mechanism import NEAR, Conditioning, ResidualMechanism
+from semidp.publish.residual_mechanism import NEAR, Conditioning, ResidualMechanism, SharedNoise
 
 LEVEL = 0.95
 """The level of the intervals in the files and in the words of a release."""
@@ -583,8 +583,14 @@ def simulate_half_widths(mechanism: Mechanism) -> NDArray[np.float64]:
     return quantiles[which].reshape(shape)
 
 
-def table_half_widths(mechanism: ResidualMechanism, table: int) -> NDArray[np.float64]:
+@singledispatch
+def table_half_widths(mechanism: SharedNoise, table: int) -> NDArray[np.float64]:
     """Return the half-width of the 95% interval of each cell of one table's estimate."""
+    raise TypeError("the law of this noise is not known cell by cell")
+
+
+@table_half_widths.register
+def _(mechanism: ResidualMechanism, table: int) -> NDArray[np.float64]:
     space, view = mechanism.space, mechanism.space.views[table]
     if not space.inside[table]:
         return np.zeros(space.schema.grid.compute_margin_shape(view))

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import scipy
@@ -21,9 +21,10 @@ from semidp.promise.mechanisms.mechanism import cell_weights
 from semidp.promise.noise.distributions import CountNoise
 from semidp.promise.noise.randomness import Randomness
 from semidp.promise.schema.margins import Floats, View, list_axes
+from semidp.promise.schema.schema import Schema
 from semidp.promise.sensitivity.linked_products import KindSpace, LinkedSpace
 from semidp.promise.spaces.linked import UNIT
-from semidp.publish.half_widths import LEVEL, half_width, sum_terms
+from semidp.publish.half_widths import LEVEL, half_width, sum_terms, table_half_widths
 from semidp.publish.noise_laws import find_near_normal, joined_laws
 from semidp.publish.placement import Objective, Workload
 from semidp.publish.residual_mechanism import ResidualMechanism, SharedNoise
@@ -110,6 +111,39 @@ class LinkedMechanism(LinkedNoise, SharedNoise):
         """Factor by which each entry was multiplied before it was measured."""
         return np.concatenate([kind.scales for kind in self.space.kinds])
 
+    def locate_table(self, table: int) -> tuple[int, int]:
+        """Return the kind of a table (0 for members, 1 for units), and its number among those."""
+        first = len(self.space.members.views)
+        return (0, table) if table < first else (1, table - first)
+
+    def size_place(self, table: int) -> int | None:
+        """Return the axis of the size in a table; None where it has no size."""
+        which, place = self.locate_table(table)
+        size = self.space.dataspace.size_axis
+        axes = list_axes(self.space.kinds[which].views[place])
+        return axes.index(size) if which and size in axes else None
+
+    def table_schema(self, table: int) -> Schema:
+        """Return the features of a table, with single sizes."""
+        which, place = self.locate_table(table)
+        kind = self.space.kinds[which]
+        return kind.schema.restrict(kind.schema.list_view_names(kind.views[place]))
+
+    def counted(self, table: int) -> str:
+        """Return the kind of record that a table counts."""
+        return self.space.kinds[self.locate_table(table)[0]].counted
+
+    def cell_variances(self, table: int) -> Floats:
+        """Return the variance of each cell of a table once both kinds agree."""
+        which, place = self.locate_table(table)
+        if which == 0:
+            return self.agreement.member_variances(place)
+        return self.agreement.unit_variances(place)
+
+    def half_widths(self, table: int) -> Floats:
+        """Return the half-width of the 95% interval of each cell of a table."""
+        return LinkedIntervals(self).compute_half_widths(table, self.cell_variances(table))
+
     def estimates(self, values: ArrayLike) -> list[Floats]:
         """Return the tables of members, then those of units, which agree."""
         residuals = self.agreement.residuals(*self.space.split(values))
@@ -123,16 +157,15 @@ class LinkedMechanism(LinkedNoise, SharedNoise):
 
         Both kinds were made to agree, so that a table of members has noise of units in it too.
         """
-        first = len(self.space.members.views)
-        of_members, of_units = {}, {}
+        of_kinds: tuple[dict[int, ArrayLike], dict[int, ArrayLike]] = ({}, {})
         for number, on_cells in weights.items():
-            if number < first:
-                of_members[number] = on_cells
-            else:
-                of_units[number - first] = on_cells
-        gathered_members = self.space.members.gather_weights(of_members)
-        gathered_units = self.space.units.gather_weights(of_units)
-        on_residuals = self.agreement.weights(gathered_members, gathered_units)
+            which, place = self.locate_table(number)
+            of_kinds[which][place] = on_cells
+        gathered = [
+            kind.gather_weights(of_kind)
+            for kind, of_kind in zip(self.space.kinds, of_kinds, strict=True)
+        ]
+        on_residuals = self.agreement.weights(*gathered)
         pulled = []
         for kind, of_kind in zip(self.space.kinds, on_residuals, strict=True):
             pulled.append(kind.pull_back_weights(of_kind))
@@ -142,12 +175,9 @@ class LinkedMechanism(LinkedNoise, SharedNoise):
         """Return the entries of the residuals of some tables, and of the residuals that correct
         them.
         """
-        first = len(self.space.members.views)
         seen: tuple[set[View], set[View]] = (set(), set())
         for number in tables:
-            which, place = 0, number
-            if number >= first:
-                which, place = 1, number - first
+            which, place = self.locate_table(number)
             kind = self.space.kinds[which]
             seen[which].update(kind.inside[place])
             for equation in self.agreement.find_equations(kind.views[place], which):
@@ -209,7 +239,7 @@ def precision_shares(roots: Sequence[float]) -> list[Fraction]:
 
 @dataclass(frozen=True, eq=False)
 class CodedNoise(LinkedMechanism):
-    """The same noise for weighted sums of published tables whose sizes are top-coded.
+    """The same noise for published tables whose sizes are top-coded.
 
     Parameters
     ----------
@@ -224,42 +254,48 @@ class CodedNoise(LinkedMechanism):
         """Return the noise of a mechanism for tables that are coded."""
         return cls(mechanism.space, mechanism.members, mechanism.units, code)
 
+    def table_schema(self, table: int) -> Schema:
+        """Return the features of a table, with the published levels of the size."""
+        return self.code.schema(super().table_schema(table))
+
+    def cell_variances(self, table: int) -> Floats:
+        """Return the variance of each published cell once both kinds agree."""
+        axis = self.size_place(table)
+        if axis is None:
+            return super().cell_variances(table)
+        return self.code.take_levels(self._stretched_variances(table), axis)
+
+    def _stretched_variances(self, table: int) -> Floats:
+        """Variances by single sizes: from the top on, those of the last level."""
+        return self.agreement.unit_variances(self.locate_table(table)[1], self.code)
+
+    def half_widths(self, table: int) -> Floats:
+        """Return the half-width of the 95% interval of each published cell."""
+        axis = self.size_place(table)
+        if axis is None:
+            return super().half_widths(table)
+        intervals = LinkedIntervals(self, self.code)
+        stretched = intervals.compute_half_widths(table, self._stretched_variances(table))
+        return self.code.take_levels(stretched, axis)
+
+    def published_cells(self, cells: NDArray[Any], table: int) -> NDArray[Any]:
+        """Return the cells of a table by single sizes, summed to the published levels."""
+        axis = self.size_place(table)
+        return cells if axis is None else self.code.sum_to_levels(cells, axis)
+
     def combination(self, weights: Mapping[int, ArrayLike]) -> Floats:
         """Return weights on the noise. The last level has the weights of all its sizes."""
         by_size: dict[int, ArrayLike] = {}
         for number, values in weights.items():
-            axis = size_place(self.space, number)
+            axis = self.size_place(number)
             coded = np.asarray(values)
             by_size[number] = coded if axis is None else self.code.spread(coded, axis)
         return super().combination(by_size)
 
 
-def size_place(space: LinkedSpace, number: int) -> int | None:
-    """Axis of the size in a table; None where it has no size. Tables of members are numbered
-    first.
-    """
-    first = len(space.members.views)
-    axis = space.dataspace.size_axis
-    if number < first or axis is None:
-        return None
-    axes = list_axes(space.units.views[number - first])
-    return axes.index(axis) if axis in axes else None
-
-
-def published_variances(mechanism: LinkedMechanism, code: TopCode | None) -> list[Floats]:
-    """Return the variances of the cells of every published table, once both kinds agree; members
-    first.
-    """
-    agreement, space = mechanism.agreement, mechanism.space
-    first = len(space.members.views)
-    variances = [agreement.member_variances(number) for number in range(first)]
-    for number in range(len(space.units.views)):
-        axis = size_place(space, first + number)
-        if code is None or axis is None:
-            variances.append(agreement.unit_variances(number))
-        else:
-            variances.append(code.take_levels(agreement.unit_variances(number, code), axis))
-    return variances
+@table_half_widths.register
+def _(mechanism: LinkedMechanism, table: int) -> Floats:
+    return mechanism.half_widths(table)
 
 
 _NEAR = 0.03  # a normal law this close, in standard deviations, takes the place of the law itself
@@ -299,10 +335,7 @@ class LinkedIntervals:
         variance
             The variances of its cells once both kinds agree.
         """
-        first = len(self.mechanism.space.members.views)
-        which, place = 0, number
-        if number >= first:
-            which, place = 1, number - first
+        which, place = self.mechanism.locate_table(number)
         kind = self.mechanism.space.kinds[which]
         view = kind.views[place]
         errors = kind.trim(np.sqrt(variance), view)
@@ -340,7 +373,9 @@ class LinkedIntervals:
             by_feature = zip(alike, sort, strict=True)
             cell = [firsts[place] for (firsts, _), place in by_feature]
             unit[self._select_summed_cells(view, cell)] = 1.0
-            row = self.mechanism.combination({number: kind.restore_full_table(unit, view)})
+            # weights by single sizes, also where the mechanism has coded ones
+            weights = {number: kind.restore_full_table(unit, view)}
+            row = LinkedMechanism.combination(self.mechanism, weights)
             row[np.abs(row) * self.mechanism.entry_scales < _NOTHING] = 0.0
             widths[sort] = half_width(sum_terms(row, laws, numbers), LEVEL, _SMOOTHING)
         return widths[np.ix_(*(sorts for _, sorts in alike))]

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -25,7 +25,9 @@ from semidp.promise.mechanisms.residual_noise import (
 from semidp.promise.noise.distributions import CountNoise
 from semidp.promise.noise.randomness import Randomness
 from semidp.promise.schema.margins import Floats, trimmed_view
+from semidp.promise.schema.schema import Schema
 from semidp.promise.sensitivity.products import ProductSpace
+from semidp.promise.spaces.dataspace import RECORD
 from semidp.publish.placement import Objective, Workload, closed_form, place_noise
 
 NEAR = 5e-3  # a normal law this close, in standard deviations, takes the place of the law itself
@@ -58,6 +60,28 @@ class SharedNoise(Mechanism):
     @abstractmethod
     def estimates(self, values: ArrayLike) -> list[Floats]:
         """Return every table put together from a vector of measurements."""
+
+    @abstractmethod
+    def table_schema(self, table: int) -> Schema:
+        """Return the features of a table as it is published."""
+
+    @abstractmethod
+    def cell_variances(self, table: int) -> Floats:
+        """Return the variance of each cell of a table's estimate, as it is published."""
+
+    def table_errors(self, table: int) -> Floats:
+        """Return the standard error of each cell of one table's estimate."""
+        return np.sqrt(self.cell_variances(table))
+
+    def counted(self, table: int) -> str:
+        """Return the kind of record that a table counts."""
+        return RECORD
+
+    def published_cells(self, cells: NDArray[Any], table: int) -> NDArray[Any]:
+        """Return the cells of a table as it is published: levels of the size may be put
+        together.
+        """
+        return cells
 
     @abstractmethod
     def combination(self, weights: Mapping[int, ArrayLike]) -> Floats:
@@ -373,9 +397,10 @@ class ResidualMechanism(ResidualNoise, SharedNoise):
             parts.append(float(self.sigma2[small]) * gain)
         return math.sqrt(sum(parts) / cells)
 
-    def table_errors(self, table: int) -> NDArray[np.float64]:
-        """Return the standard error of each cell of one table's estimate."""
-        return np.sqrt(self.cell_variances(table))
+    def table_schema(self, table: int) -> Schema:
+        """Return the features of a table."""
+        schema = self.space.schema
+        return schema.restrict(schema.list_view_names(self.space.views[table]))
 
     def draw_entries(
         self, entries: NDArray[np.intp], count: int, randomness: Randomness

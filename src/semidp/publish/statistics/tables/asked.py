@@ -1,10 +1,12 @@
 """Tables as a user describes them, and what of a request for tables follows from that alone."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
 from attrs import evolve, field, frozen
+from numpy.typing import NDArray
 
 from semidp.errors import InputError
 from semidp.promise.exact import Number, exact, positive
@@ -136,6 +138,19 @@ def with_numbers(
             raise InputError(f"{option} is given twice for the table {names}: keep one")
         said[key] = {field: exact(text, option)}
     return tuple(evolve(table, **said.get(frozenset(table.features), {})) for table in tables)
+
+
+def largest_excess(
+    tables: Sequence[TableRequest], errors: Callable[[int], NDArray[np.float64]]
+) -> float:
+    """Return how many times too large the worst error of a table is beside its target; `errors` are
+    those of the cells of a table, by its number.
+    """
+    ratios = [0.0]
+    for number, table in enumerate(tables):
+        if table.target_error is not None:
+            ratios.append(float(errors(number).max(initial=0.0)) / float(table.target_error))
+    return max(ratios)
 
 
 def _tables(value: Iterable[TableRequest]) -> tuple[TableRequest, ...]:

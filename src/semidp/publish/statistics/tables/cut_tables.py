@@ -21,6 +21,7 @@ from semidp.promise.mechanisms.branch_noise import BranchNoise, BranchSpace, Cut
 from semidp.promise.mechanisms.mechanism import Mechanism
 from semidp.promise.schema.margins import View, list_axes
 from semidp.promise.schema.schema import Schema
+from semidp.promise.sensitivity.linked_products import LinkedSpace
 from semidp.promise.sensitivity.orthogonal_parts import kept_nodes
 from semidp.promise.sensitivity.products import ProductSpace
 from semidp.promise.spaces.dataspace import RECORD
@@ -83,55 +84,44 @@ def residuals_from_json(
 
 
 def residual_columns(
-    mechanism: ResidualMechanism | BranchNoise, noisy: NDArray[np.int64]
+    spaces: Sequence[ProductSpace | BranchSpace | None], noisy: NDArray[np.int64]
 ) -> Columns:
-    """Return the measured residuals, one row an entry."""
-    space = mechanism.space
-    sizes = [part.stop - part.start for part in space.parts.values()]
-    names = [" × ".join(space.schema.list_view_names(view)) for view in space.parts] or ["none"]
-    entries = np.concatenate([np.zeros(0, np.int64), *(np.arange(size) for size in sizes)])
-    return Columns(
-        {"residual": Labels(names, codes=np.repeat(np.arange(len(sizes), dtype=np.int32), sizes))},
-        {"entry": entries, "scale": space.scales, "noisy": noisy},
-        RESIDUAL_MEANINGS,
-        key=(),  # the rows of one residual share their label
-    )
-
-
-def read_residuals(files: StoredFiles, name: str, space: ProductSpace) -> NDArray[np.int64]:
-    """Read what `residual_columns` wrote; refuse measurements that are not of the space."""
-    noisy: NDArray[np.int64] = files.numbers(name, 1)["noisy"]
-    if noisy.shape != space.shape or noisy.dtype != np.int64:
-        raise ValueError("the measurements are not those of the plan")
-    return noisy
-
-
-def linked_columns(spaces: Sequence[ProductSpace | None], noisy: NDArray[np.int64]) -> Columns:
-    """Return the measured residuals of both kinds as a file has them, one row an entry.
+    """Return the measured residuals, one row an entry: of one kind of record, or of members and
+    units.
 
     A kind of which nothing was measured has no space.
     """
-    names: list[str] = []
-    counted: list[str] = []
-    sizes: list[int] = []
-    all_scales = [np.zeros(0, np.int64)]
-    for kind, space in zip((MEMBER, UNIT), spaces, strict=True):
+    names, kinds, sizes = list[str](), list[str](), list[int]()
+    scales = [np.zeros(0, np.int64)]
+    for kind, space in zip((MEMBER, UNIT), spaces, strict=False):
         if space is None:
             continue
-        all_scales.append(space.scales)
+        scales.append(space.scales)
         for view, part in space.parts.items():
             names.append(" × ".join(space.schema.list_view_names(view)))
-            counted.append(kind)
+            kinds.append(kind)
             sizes.append(part.stop - part.start)
     which = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
-    numbered = [np.arange(size) for size in sizes]
-    entries = np.concatenate([np.zeros(0, np.int64), *numbered])
-    scales = np.concatenate(all_scales)
-    kinds = Labels(counted or ["none"], codes=which)
-    residuals = Labels(names or ["none"], codes=which)
-    numbers = {"entry": entries, "scale": scales, "noisy": noisy}
-    meanings = {**RESIDUAL_MEANINGS, "kind": "the kind of record whose residual was measured"}
-    return Columns({"kind": kinds, "residual": residuals}, numbers, meanings, key=())
+    entries = np.concatenate([np.zeros(0, np.int64), *(np.arange(size) for size in sizes)])
+    labels = {"residual": Labels(names or ["none"], codes=which)}
+    meanings = RESIDUAL_MEANINGS
+    if len(spaces) > 1:
+        labels = {"kind": Labels(kinds or ["none"], codes=which), **labels}
+        meanings = {**meanings, "kind": "the kind of record whose residual was measured"}
+    numbers = {"entry": entries, "scale": np.concatenate(scales), "noisy": noisy}
+    # the rows of one residual share their label
+    return Columns(labels, numbers, meanings, key=())
+
+
+def read_residuals(
+    files: StoredFiles, name: str, space: ProductSpace | LinkedSpace
+) -> NDArray[np.int64]:
+    """Read what `residual_columns` wrote; refuse measurements that are not of the space."""
+    labels = 2 if isinstance(space, LinkedSpace) else 1
+    noisy: NDArray[np.int64] = files.numbers(name, labels)["noisy"]
+    if noisy.shape != tuple(space.shape) or noisy.dtype != np.int64:
+        raise ValueError("the measurements are not those of the plan")
+    return noisy
 
 
 Integers = NDArray[np.int64]
@@ -455,12 +445,8 @@ def _columns(
     """Return measured residuals as a file has them; None where nothing was measured."""
     if all(noise is None for noise in noises):
         return None
-    if len(noises) == 1:
-        (noise,) = noises
-        assert isinstance(noise, (BranchNoise, ResidualMechanism)), "residuals were measured"
-        return residual_columns(noise, vectors[0])
     spaces: list[Any] = [None if noise is None else noise.space for noise in noises]
-    return linked_columns(spaces, np.concatenate(vectors))
+    return residual_columns(spaces, np.concatenate(vectors))
 
 
 def select_part_rows(table: PublishedTable, depth: str, node: int) -> PublishedTable:

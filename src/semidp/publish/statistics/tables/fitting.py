@@ -43,7 +43,7 @@ from semidp.promise.sensitivity.products import ProductSpace
 from semidp.publish.fitting.real import Infeasible
 from semidp.publish.fitting.tables import Fit, fit_alike, fit_totals
 from semidp.publish.half_widths import INTERVALS_BELOW, table_half_widths
-from semidp.publish.residual_mechanism import ResidualMechanism
+from semidp.publish.residual_mechanism import ResidualMechanism, SharedNoise
 from semidp.publish.results.published_table import FitKind, Fitted, PublishedTable, StoredFit
 
 _CELLS_TOGETHER = 100_000  # of tables that are fitted together
@@ -68,23 +68,34 @@ def fitted_tables(
     """Put every table together from the measured residuals, then fit whole numbers from coarse to
     fine, unless fits are stored.
     """
-    space, schema = mechanism.space, mechanism.space.schema
+    space = mechanism.space
     estimates = mechanism.estimates(projected)
     possible = [space.possible(number) for number in range(len(space.views))]
     totals = exact_totals(space)
     fits = stored or fit_product(
-        schema.grid, space.views, totals, estimates, fit_kinds, progress, possible=possible
+        space.schema.grid, space.views, totals, estimates, fit_kinds, progress, possible=possible
     )
+    return build_tables(mechanism, names, estimates, fits)
+
+
+def build_tables(
+    noise: SharedNoise,
+    names: Sequence[str],
+    estimates: Sequence[NDArray[np.float64]],
+    fits: Sequence[StoredFit],
+) -> tuple[PublishedTable, ...]:
+    """Return tables that were measured together as they are published, from their estimates, and
+    from whole numbers of the published cells.
+    """
     tables = []
-    pairs = zip(names, space.views, strict=True)
-    for number, (name, view) in enumerate(pairs):
-        cells = schema.restrict(schema.list_view_names(view))
-        counts, how = fits[number]
-        errors = mechanism.table_errors(number)
+    parts = zip(names, estimates, fits, strict=True)
+    for number, (name, estimate, (counts, how)) in enumerate(parts):
         half = None
-        if cells.size < INTERVALS_BELOW:
-            half = table_half_widths(mechanism, number)
-        table = PublishedTable(name, cells, counts, estimates[number], errors, how, half)
+        if estimate.size < INTERVALS_BELOW:
+            half = table_half_widths(noise, number)
+        schema, errors = noise.table_schema(number), noise.table_errors(number)
+        cells, counted = noise.published_cells(estimate, number), noise.counted(number)
+        table = PublishedTable(name, schema, counts, cells, errors, how, half, counted=counted)
         tables.append(table)
     return tuple(tables)
 

@@ -17,6 +17,8 @@ from semidp.promise.guarantee import Scope
 from semidp.promise.mechanisms.branch_noise import Cut
 from semidp.promise.mechanisms.mechanism import Mechanism
 from semidp.promise.schema.schema import Schema
+from semidp.promise.sensitivity.linked_products import LinkedSpace
+from semidp.promise.sensitivity.products import ProductSpace
 from semidp.publish.placement import Objective, Workload
 from semidp.publish.residual_mechanism import ResidualMechanism
 from semidp.publish.results.columns import StoredFiles
@@ -174,15 +176,10 @@ def _read_noisy(
 ) -> NDArray[np.int64]:
     """Read what was measured in one piece."""
     stem = measurements_stem(request)
-    if isinstance(mechanism, ResidualMechanism):
+    if isinstance(mechanism.space, ProductSpace | LinkedSpace):
         return read_residuals(files, stem, mechanism.space)
-    if isinstance(request, TablesRequest):
-        schema = scope.dataspace.schema.restrict(request.only.features)
-        return read_cells(files, stem, schema)["noisy_count"]
-    noisy: NDArray[np.int64] = files.numbers(stem, 2)["noisy"]
-    if noisy.shape != tuple(mechanism.space.shape) or noisy.dtype != np.int64:
-        raise ValueError("the measurements are not those of the plan")
-    return noisy
+    schema = scope.dataspace.schema.restrict(request.features)
+    return read_cells(files, stem, schema)["noisy_count"]
 
 
 def _list_fits(

@@ -16,17 +16,12 @@ from semidp.promise.guarantee import Scope
 from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
 from semidp.promise.progress import Progress, silent
 from semidp.promise.schema.features import SIZE
-from semidp.promise.schema.margins import Floats, View, list_axes
+from semidp.promise.schema.margins import View, list_axes
 from semidp.promise.sensitivity.linked_products import KindSpace, LinkedSpace
 from semidp.promise.spaces.linked import UNIT, LinkedDataspace
 from semidp.promise.spaces.protection import Protect
-from semidp.publish.half_widths import INTERVALS_BELOW
 from semidp.publish.linked_mechanism import (
-    CodedNoise,
-    LinkedIntervals,
     LinkedMechanism,
-    published_variances,
-    size_place,
 )
 from semidp.publish.residual_mechanism import ResidualMechanism
 from semidp.publish.results.columns import Columns, Form, PublishedColumns
@@ -38,14 +33,15 @@ from semidp.publish.results.published_table import (
     tables_by_features,
 )
 from semidp.publish.results.texts import error_text
-from semidp.publish.size_agreement import TopCode, add_quarters_feature, assemble_tables
+from semidp.publish.size_agreement import TopCode, add_quarters_feature
 from semidp.publish.statistics.protocol.requests import Forecast, mechanism_fields
 from semidp.publish.statistics.tables.asked import TableRequest
 from semidp.publish.statistics.tables.cut_tables import (
-    linked_columns,
+    residual_columns,
     residuals_from_json,
     residuals_json,
 )
+from semidp.publish.statistics.tables.fitting import build_tables
 from semidp.publish.statistics.tables.linked_fitting import Fit, fitted_kinds
 from semidp.publish.statistics.tables.published import IN_ONE_PIECE
 from semidp.publish.statistics.tables.words import (
@@ -136,12 +132,12 @@ class PublishedLinked(PublishedCells):
             _compare_counts(self.units, again.units)
             fits = again.fitted_units
             assert fits is not None, "tables were fitted, so that they hold their fits"
-        space, agreement = self.mechanism.space, self.mechanism.agreement
-        estimates = self.mechanism.estimates(measured.projected)[len(self.members) :]
+        first = len(self.members)
+        estimates = self.mechanism.estimates(measured.projected)[first:]
         tables = []
         for number, (table, (counts, how)) in enumerate(zip(self.units, fits, strict=True)):
-            schema = space.units.schema.restrict(table.schema.names)
-            errors = np.sqrt(agreement.unit_variances(number))
+            schema = self.mechanism.table_schema(first + number)
+            errors = self.mechanism.table_errors(first + number)
             estimate = estimates[number]
             tables.append(
                 PublishedTable(table.name, schema, counts, estimate, errors, how, counted=UNIT)
@@ -150,8 +146,7 @@ class PublishedLinked(PublishedCells):
 
     def residual_noise(self) -> LinkedMechanism:
         """Return the noise of both kinds; their tables are numbered members first."""
-        code = self.coding
-        return self.mechanism if code is None else CodedNoise.from_mechanism(self.mechanism, code)
+        return self.request.published_noise(self.mechanism)
 
     @property
     def agreeing(self) -> tuple[int, int]:
@@ -212,7 +207,7 @@ class PublishedLinked(PublishedCells):
         """Return the measured residuals of both kinds."""
         if self.blocks is not None:
             return self.blocks.columns_above(self.noisy)
-        return linked_columns(self.mechanism.space.kinds, self.noisy)
+        return residual_columns(self.mechanism.space.kinds, self.noisy)
 
     def to_json(self) -> dict[str, Any]:
         """Return everything but the cells and the measurements, as plain values."""
@@ -242,76 +237,28 @@ def published_linked(
     Whole numbers are fitted, unless they are stored as they were published: members first, sizes of
     units coded.
     """
-    space, agreement = mechanism.space, mechanism.agreement
-    residuals = agreement.residuals(*space.split(measured.projected))
-    code = request.coding(space.dataspace.link)
-    every_fit: Sequence[Fit] = stored
-    fitted_units: tuple[Fit, ...] | None = None
+    noise = request.published_noise(mechanism)
+    fits, fitted_units = list(stored), None
     if not stored:
-        kinds = (request.members, request.units)
-        fit_kinds = [[table.fit for table in tables] for tables in kinds]
+        space, agreement = mechanism.space, mechanism.agreement
+        residuals = agreement.residuals(*space.split(measured.projected))
+        fit_kinds = [[table.fit for table in tables] for tables in (request.members, request.units)]
         of_members, of_units = fitted_kinds(mechanism, residuals, fit_kinds, progress)
-        every_fit, fitted_units = (*of_members, *of_units), tuple(of_units)
+        for number, (counts, how) in enumerate((*of_members, *of_units)):
+            fits.append((noise.published_cells(counts, number), how))
+        fitted_units = tuple(of_units)
     names = [table.name for table in request.every_table]
-    estimates = []
-    for kind, of_kind in zip(space.kinds, residuals, strict=True):
-        estimates += assemble_tables(of_kind, kind)
-    tables = []
-    triples = zip(names, estimates, every_fit, strict=True)
-    for number, (name, estimate, fit) in enumerate(triples):
-        table = _table(mechanism, number, name, estimate, fit, code, coded=bool(stored))
-        tables.append(table)
+    tables = build_tables(noise, names, mechanism.estimates(measured.projected), fits)
     first = len(request.members)
-    members, units = tables[:first], tables[first:]
-    noisy = np.asarray(measured.noisy, dtype=np.int64)
-    stated = mechanism_fields(request.name, mechanism, measured.private)
     return PublishedLinked(
         request=request,
         mechanism=mechanism,
-        noisy=noisy,
-        members=tuple(members),
-        units=tuple(units),
+        noisy=np.asarray(measured.noisy, dtype=np.int64),
+        members=tables[:first],
+        units=tables[first:],
         fitted_units=fitted_units,
-        **stated,
+        **mechanism_fields(request.name, mechanism, measured.private),
     )
-
-
-def _table(
-    mechanism: LinkedMechanism,
-    number: int,
-    name: str,
-    estimate: Floats,
-    fit: Fit,
-    code: TopCode | None,
-    coded: bool,
-) -> PublishedTable:
-    """Put a table together: estimates, their errors, whole numbers (of coded sizes already, or of
-    single ones). Members are numbered first.
-    """
-    space, agreement = mechanism.space, mechanism.agreement
-    first = len(space.members.views)
-    kind, place = space.members, number
-    if number >= first:
-        kind, place = space.units, number - first
-    schema = kind.schema.restrict(kind.schema.list_view_names(kind.views[place]))
-    counts, how = fit
-    axis = size_place(space, number)
-    # a table without the size is published as it is
-    code = None if axis is None else code
-    if kind is space.members:
-        variance = agreement.member_variances(place)
-    else:
-        variance = agreement.unit_variances(place, code)
-    half = None
-    if schema.size < INTERVALS_BELOW:
-        half = LinkedIntervals(mechanism, code).compute_half_widths(number, variance)
-    if code is not None and axis is not None:
-        schema, variance = code.schema(schema), code.take_levels(variance, axis)
-        counts = counts if coded else code.sum_to_levels(counts, axis)
-        estimate = code.sum_to_levels(estimate, axis)
-        half = None if half is None else code.take_levels(half, axis)
-    errors = np.sqrt(variance)
-    return PublishedTable(name, schema, counts, estimate, errors, how, half, counted=kind.counted)
 
 
 def _compare_counts(stored: Sequence[PublishedTable], again: Sequence[PublishedTable]) -> None:
@@ -397,11 +344,12 @@ class LinkedForecast(Forecast):
 
 
 def linked_forecasts(
-    tables: Sequence[TableRequest], mechanism: LinkedMechanism, code: TopCode | None
+    tables: Sequence[TableRequest], noise: LinkedMechanism
 ) -> tuple[LinkedForecast, ...]:
     """Return the errors of every table as it is published, once both kinds agree: members first."""
     foreseen = []
-    for table, variances in zip(tables, published_variances(mechanism, code), strict=True):
+    for number, table in enumerate(tables):
+        variances = noise.cell_variances(number)
         mean = float(np.sqrt(variances.mean())) if variances.size else 0.0
         largest = float(np.sqrt(variances.max(initial=0.0)))
         said = "exact: the published totals fix every cell"

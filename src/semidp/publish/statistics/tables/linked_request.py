@@ -2,7 +2,6 @@
 agree.
 """
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -24,7 +23,7 @@ from semidp.promise.sensitivity.linked_products import LinkedSpace, linked_space
 from semidp.promise.sensitivity.query_space import QuerySpace
 from semidp.promise.spaces.linked import MEMBER, UNIT, Link, LinkedDataspace
 from semidp.promise.tradeoff.budget import Budget
-from semidp.publish.linked_mechanism import LinkedMechanism, published_variances
+from semidp.publish.linked_mechanism import CodedNoise, LinkedMechanism
 from semidp.publish.results.published_table import StoredFit, file_stem
 from semidp.publish.selection import AUTO
 from semidp.publish.size_agreement import TopCode
@@ -39,7 +38,7 @@ from semidp.publish.statistics.protocol.requests import (
     read_entries,
     require_budget,
 )
-from semidp.publish.statistics.tables.asked import TableRequest, with_numbers
+from semidp.publish.statistics.tables.asked import TableRequest, largest_excess, with_numbers
 from semidp.publish.statistics.tables.linked_fitting import refuse_unfitted
 from semidp.publish.statistics.tables.linked_published import (
     COMMAND_PREFIX,
@@ -205,15 +204,16 @@ class LinkedTablesRequest(Request):
         """Return how many times too large the worst error of a table is beside its target, once
         both kinds agree.
         """
-        assert isinstance(mechanism, LinkedMechanism)
         # Targets are about published numbers, and making both kinds agree changes their errors.
-        variances = published_variances(mechanism, self.coding(mechanism.space.dataspace.link))
-        ratios = [0.0]
-        for table, of_cells in zip(self.every_table, variances, strict=True):
-            if table.target_error is not None:
-                largest = math.sqrt(float(of_cells.max(initial=0.0)))
-                ratios.append(largest / float(table.target_error))
-        return max(ratios)
+        return largest_excess(self.every_table, self.published_noise(mechanism).table_errors)
+
+    def published_noise(self, mechanism: Mechanism) -> LinkedMechanism:
+        """Return the noise of the tables as they are published: with coded sizes, where they
+        are.
+        """
+        assert isinstance(mechanism, LinkedMechanism)
+        code = self.coding(mechanism.space.dataspace.link)
+        return mechanism if code is None else CodedNoise.from_mechanism(mechanism, code)
 
     @property
     def every_table(self) -> tuple[TableRequest, ...]:
@@ -274,9 +274,7 @@ class LinkedTablesRequest(Request):
 
     def forecast(self, mechanism: Mechanism, scope: Scope) -> tuple[Forecast, ...]:
         """Return the errors of each table. Public values decide them."""
-        assert isinstance(mechanism, LinkedMechanism)
-        code = self.coding(mechanism.space.dataspace.link)
-        return linked_forecasts(self.every_table, mechanism, code)
+        return linked_forecasts(self.every_table, self.published_noise(mechanism))
 
     def noise_lines(self, mechanism: Mechanism, foreseen: Sequence[Any]) -> list[str]:
         """Say with what noise the tables would be measured."""

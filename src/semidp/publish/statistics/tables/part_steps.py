@@ -573,7 +573,7 @@ class SeparateWork(PartMeasurement):
             estimates = [estimate for estimate, _ in estimated]
             fits = fit_part(block.schema, block.exact, self.rows, self.fit, estimates)
             file = f"{measurements_stem(self.request)}.{task.form}"
-            residual_columns(noise, noisy).write(attempt / file)
+            residual_columns([noise.space], noisy).write(attempt / file)
             tables = build_part(block.schema, asked, noise, estimated, fits)
         else:
             fits = fit_nobody(block.schema, asked)

@@ -262,7 +262,7 @@ class PublishedTables(PublishedCells):
             return self.blocks.columns_above(self.noisy)
         if self.residuals is None:
             return Columns.of_cells(self.only.schema, {"noisy_count": self.noisy})
-        return residual_columns(self.residuals, self.noisy)
+        return residual_columns([self.residuals.space], self.noisy)
 
     def to_json(self) -> dict[str, Any]:
         """Return everything but the cells and the measurements, as plain values."""

@@ -39,6 +39,7 @@ from semidp.publish.statistics.tables.asked import (
     NO_OBJECTIVE,
     TableRequest,
     TablesAsked,
+    largest_excess,
     measurements_stem,
     with_numbers,
 )
@@ -311,16 +312,9 @@ class TablesRequest(TablesAsked):
 
     def excess(self, mechanism: Mechanism) -> float:
         """Return how many times too large the worst error of a table is beside its target."""
-        ratios = [0.0]
-        for number, table in enumerate(self.tables):
-            if table.target_error is None:
-                continue
-            if isinstance(mechanism, ResidualMechanism):
-                errors = mechanism.table_errors(number)
-            else:
-                errors = mechanism.standard_errors()
-            ratios.append(float(errors.max(initial=0.0)) / float(table.target_error))
-        return max(ratios)
+        if isinstance(mechanism, ResidualMechanism):
+            return largest_excess(self.tables, mechanism.table_errors)
+        return largest_excess(self.tables, lambda number: mechanism.standard_errors())
 
     # --- Plan files -------------------------------------------------------------------------------
 

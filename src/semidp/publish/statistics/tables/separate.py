@@ -389,7 +389,7 @@ class SeparateTables(PublishedTables):
 
     def measurements(self) -> Columns:
         """Return the residuals that were measured at the cut and above."""
-        return residual_columns(self.mechanism_above_cut, self.noisy)
+        return residual_columns([self.mechanism_above_cut.space], self.noisy)
 
     def to_json(self) -> dict[str, Any]:
         """Return everything but the cells and the parts, as plain values."""
@@ -431,7 +431,7 @@ class SeparateTables(PublishedTables):
         noisy = files.numbers(measurements_stem(self.request), 1)["noisy"]
         estimated = estimate_part(noise, noisy, self.rows(node))
         tables = build_part(schema, self.tables_below_cut, noise, estimated, fits)
-        return tables, residual_columns(noise, noisy)
+        return tables, residual_columns([noise.space], noisy)
 
     def part_faults(self, node: int, tables: Sequence[PublishedTable]) -> Iterator[str]:
         """Say where whole numbers of a part do not add up to exact totals, or to tables above."""
