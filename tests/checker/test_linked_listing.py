@@ -6,6 +6,7 @@ import json
 import random
 from collections import Counter
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -153,3 +154,43 @@ def test_levels_of_units_are_those_of_members(tmp_path: Path) -> None:
         proved[empty] = findings[0].proved.value
     assert proved[0] == proved[4]
     assert Fraction(3, 2) < proved[0] < 100
+
+
+TREE = (("A", "1"), ("A", "2"), ("B", "1"), ("B", "2"))
+PLACES = {
+    "place": (("state", "county"), TREE),
+    "tenure": (("tenure",), (("own",), ("rent",))),
+}
+OWN = {"sex": (("sex",), (("f",), ("m",))), "age": (("group", "age"), TREE)}
+
+
+@pytest.mark.parametrize(
+    ("blocks", "residual", "worst"),
+    [
+        # a carrier keeps its own leaf of a feature whose published nodes agree
+        ([{"sex": 1, "age": 1}], {"sex": 1, "age": 2}, 4),
+        # who makes room is seen too, and may be a carrier
+        ([{"place": 1, "sex": 1}], {"tenure": 1, "age": 2}, 9),
+        ([{"place": 1, "sex": 1}], {"place": 2, "age": 2}, 5),
+        ([{"place": 1, "tenure": 1, "sex": 1}], {"place": 2, "age": 2}, 9),
+        # 9 is attained by moves that are known; the bound is larger
+        ([{"place": 1, "tenure": 1}, {"sex": 1}], {"place": 2, "sex": 1}, 16),
+    ],
+)
+def test_moves_of_one_member_are_no_fewer_than_are_known(
+    blocks: list[dict[str, int]], residual: dict[str, int], worst: int
+) -> None:
+    """The cases in which closed forms were too small, once."""
+    features = [check.Feature(*each) for each in (PLACES | OWN).values()]
+    names = [*PLACES, *OWN]
+    margins = []
+    for block in blocks:
+        depths = tuple(block.get(name, 0) for name in names)
+        margins.append((depths, dict.fromkeys(check.list_cells(features, depths), 9)))
+    public = check.Public(features, sum(margins[0][1].values()), margins, [])
+    inherited = [name in PLACES for name in names]
+    moves = partial(check.exchange_moves, inherited=inherited, makers="anybody")
+    costs = check.Costs(public, check.Promise("ball", 9, True), 9, moves)
+    query = check.Query("residual", tuple(residual.get(name, 0) for name in names))
+    assert costs.norms(query)[1] == worst
+    assert [*costs.rules] == ["one member"]

@@ -1128,7 +1128,8 @@ class WorstCost:
     def _options(self, f, move, pairs):
         """For every placement along one feature, the kernels of all pairs of records."""
         feature, letters = self.features[f], [letter_of[f] for _, letter_of in move.slots]
-        conditions = [condition[1:] for condition in move.conditions if condition[0] == f]
+        # who makes room has the place of y, and no letter there
+        conditions = [c[1:] for c in move.conditions if c[0] == f and {*c[1:3]} <= {*letters}]
         roles = list({q.role(f): None for q, _ in itertools.chain(*self.groups.values())})
         has_values = any(role[0] == "value" for role in roles)
         deepest = max([depth for _, _, depth, _ in conditions] + [role[1] for role in roles])
