@@ -328,7 +328,8 @@ def estimates_plot(
     """Draw one estimate per group with two standard errors to each side, and declared bounds near
     them.
 
-    The scale is that of the estimates, not of the bounds. None for too many groups.
+    The scale is that of the estimates, not of the bounds, nor of a bar that is ten times as wide as
+    others: an arrow says that it goes on. None for too many groups.
 
     >>> estimates_plot(["a", "b"], [0.4, 0.6], [0.1, 0.1], "mean of score", (0.0, 1.0)).axes[
     ...     0
@@ -343,8 +344,15 @@ def estimates_plot(
         axes.errorbar(
             values, places, xerr=reach, fmt="o", color=BLUE, markersize=5, linewidth=1.6, capsize=3
         )
-        low, high = float((values - reach).min()), float((values + reach).max())
+        usual = reach <= 10 * np.median(reach)
+        low, high = (values - reach)[usual].min(), (values + reach)[usual].max()
+        low, high = min(float(low), *values), max(float(high), *values)
         margin = 0.06 * (high - low) or 0.5
+        for marker, edge in (("<", low - margin), (">", high + margin)):
+            beyond = np.flatnonzero(~usual & (abs(edge - np.asarray(values)) < reach))
+            axes.plot([edge] * len(beyond), beyond, marker, color=BLUE, clip_on=False)
+        if not usual.all():
+            axis = f"{axis} (an arrow: the bar goes on)"
         for bound in bounds or ():
             if low - margin <= bound <= high + margin:
                 axes.axvline(bound, color=GREY, linestyle=":", linewidth=1.2)

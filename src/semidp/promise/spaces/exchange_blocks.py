@@ -72,9 +72,9 @@ class Blocks:
                 if shared:
                     name = public.schema.features[shared[0]].name
                     raise Refused(
-                        "exchange adjacency needs published margins that share no feature, and"
-                        f" {name!r} is in two of them: publish it in one margin, or protect a"
-                        " number of records instead"
+                        "exchange adjacency needs exact totals that share no feature, and"
+                        f" {name!r} is in two of them: publish one joint total, or leave"
+                        " ⟨adjacency exchange⟩ out"
                     )
         if blocks._zeros_tie():
             raise Refused(

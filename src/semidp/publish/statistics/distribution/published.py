@@ -684,6 +684,7 @@ _LONGEST_NAME = 26
 _TICKS = (0, 0.25, 0.5, 0.75, 1)
 _DRAWN = ("share", "band_lower", "band_upper")
 _TAIL = 0.005  # of the records, which is left out at both ends of the axis
+_FEW = 0.02  # the same by the curve, which noise moves
 
 
 def distribution_plot(
@@ -723,8 +724,8 @@ def distribution_plot(
         return None
     if axes is not None:
         _draw_group(axes, labels[occupied[0]], cuts, curves, bounds, occupied[0])
-        low, high = (curves[name][occupied[:1]] for name in _DRAWN[1:])
-        axes.set_xlim(*_drawn_span(cuts, low, high, bounds))
+        drawn = [curves[name][occupied[:1]] for name in _DRAWN]
+        axes.set_xlim(*_drawn_span(cuts, *drawn, bounds))
         axes.set(xlabel=column, ylabel="share below the value")
         figure: Figure = axes.figure
         return figure
@@ -732,8 +733,7 @@ def distribution_plot(
     rows = math.ceil(len(occupied) / beside)
     with drawing(0.8 + 2.5 * beside, 0.7 + 1.9 * rows, beside, rows) as (figure, panels):
         every = np.atleast_1d(panels).ravel()
-        low, high = (curves[name][occupied] for name in _DRAWN[1:])
-        span = _drawn_span(cuts, low, high, bounds)
+        span = _drawn_span(cuts, *(curves[name][occupied] for name in _DRAWN), bounds)
         for panel, group in zip(every, occupied, strict=False):
             _draw_group(panel, labels[group], cuts, curves, bounds, group)
         for panel in every[len(occupied) :]:
@@ -768,18 +768,22 @@ def _draw_group(
 
 
 def _drawn_span(
-    cuts: Floats, low: Floats, high: Floats, bounds: tuple[float, float]
+    cuts: Floats, share: Floats, low: Floats, high: Floats, bounds: tuple[float, float]
 ) -> tuple[float, float]:
     """Return the part of the axis where curves rise: declared bounds are often far wider.
 
-    A curve has risen where its band, from `low` to `high`, reaches all records or nearly so.
+    A curve has risen where its band, from `low` to `high`, reaches all records or nearly so, and
+    the curve itself all but a few.
 
     >>> rising = np.array([[0.0, 0.1, 0.7, 1.0, 1.0, 1.0]])
-    >>> _drawn_span(np.arange(1.0, 7.0), rising, rising, (0.0, 100.0))
+    >>> _drawn_span(np.arange(1.0, 7.0), rising, rising, rising, (0.0, 100.0))
+    (1.0, 4.0)
+    >>> wide = np.ones((1, 6))
+    >>> _drawn_span(np.arange(1.0, 7.0), rising, 0 * wide, wide, (0.0, 100.0))
     (1.0, 4.0)
     """
-    started = np.flatnonzero((low > _TAIL).any(axis=0))
-    ended = np.flatnonzero((high >= 1 - _TAIL).all(axis=0))
+    started = np.flatnonzero(((low > _TAIL) | (share > _FEW)).any(axis=0))
+    ended = np.flatnonzero(((high >= 1 - _TAIL) & (share >= 1 - _FEW)).all(axis=0))
     first, last = bounds
     if started.size and started[0] > 0:
         first = float(cuts[started[0] - 1])
