@@ -228,7 +228,7 @@ def test_the_report_and_the_terminal_say_what_there_is(
 def test_a_picture_has_a_panel_a_group_and_none_without_records(folder: Path) -> None:
     result = only(Release.load(folder))
     figure = result.plot(by=1)
-    assert [axes.get_title() for axes in figure.axes] == ["a", "b", "c"]
+    assert [axes.get_title() for axes in figure.axes] == ["a", "b", "c", ""]
     many = {"group": [str(k) for k in range(40)] * 2, "score": [1.0] * 80}
     asked = DistributionRequest(SCORE, [["group"]], budget=Budget.gdp(1))
     drawn = only(semidp.run(Plan([asked], ["group"]), many, SeededRandomness(1))).plot(by=1)

@@ -679,7 +679,7 @@ def _draw(
 MOST_DRAWN = 12
 """The groups that are drawn."""
 
-_BESIDE = 3  # pictures in a row
+_BESIDE = 2  # pictures in a row, whose labels can be read on a phone
 _LONGEST_NAME = 26
 _TICKS = (0, 0.25, 0.5, 0.75, 1)
 _DRAWN = ("share", "band_lower", "band_upper")
