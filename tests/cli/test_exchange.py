@@ -156,7 +156,7 @@ def test_a_release_says_which_pairs_it_protects_and_what_follows_for_others(
     ball = here(*words, "--out", "ball")
     assert "exchange" not in ball.out
     page_of_ball = (people.parent / "ball" / "report.html").read_text()
-    assert "For exchanges alone, in which one person changes" in page_of_ball
+    assert "If only exchanges are compared, in which one person changes" in page_of_ball
     document = json.loads((people.parent / "ball" / "release.json").read_text())
     assert document["a"]["kind"] == "ball"
 

@@ -151,7 +151,7 @@ def _describe_pairs(proposal: TableProposal) -> str:
     text = f"records will know {pairs} {'pair' if pairs == 1 else 'pairs'} of features"
     if unknown:
         text += f", and of {unknown} more only what follows from those"
-    return f"{text}; how three hang together is left to chance"
+    return f"{text}; associations among three features are left to chance"
 
 
 REFERENCE: tuple[Budget, ...] = (Budget.pure(1), Budget.gdp(1), Budget.zcdp("1/2"))
@@ -484,7 +484,7 @@ def compare(
     printing: o.Printing,
 ) -> None:
     """Put plans side by side: the error of every table, the guarantee, and what would be announced
-    if the exact totals were forgotten.
+    if the exact totals were ignored.
 
     A budget here is for plans that have none. Nothing is drawn, spent or written.
     """

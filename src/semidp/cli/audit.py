@@ -533,7 +533,7 @@ def _bounds(found: Audit) -> list[tuple[str, str]]:
             "measured",
             (
                 f"{bound.unit} is at least {bound.measured:.4g}, with confidence"
-                f" {100 * confidence:.6g}%: so well did the attack tell the two apart"
+                f" {100 * confidence:.6g}%, which is how well the attack told the two apart"
             ),
         ),
         (

@@ -165,7 +165,7 @@ def _forecast_rows(plans: Sequence[Outlook]) -> list[tuple[str, list[str]]]:
 
 def stated_text(plan: Mapping[str, Any], key: str) -> str:
     """Write a forecast's ``guarantee``, or what its noise is ``announced`` to give where the totals
-    are forgotten.
+    are ignored.
     """
     stated = plan[key]
     if stated is None:

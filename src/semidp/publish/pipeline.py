@@ -268,7 +268,7 @@ class Prepared:
     @property
     def naive_tradeoff(self) -> Tradeoff | None:
         """What the noise would be said to give for one record if the exact totals were
-        forgotten.
+        ignored.
         """
         return naive_tradeoff(self.scope.dataspace, map(naive_record_tradeoff, self.mechanisms))
 

@@ -398,8 +398,8 @@ class ExchangeReport(ReportWords, ExchangeWords):
     def same_noise(self) -> str:
         most = f"at most {self.records_and_units} in all{self.limits}"
         return (
-            f"For exchanges alone, in which {self.who} changes and others only hand over the"
-            f" published values that are taken ({most}), the same noise gives"
+            f"If only exchanges are compared, in which {self.who} changes and others just trade"
+            f" published values ({most}), the same noise gives"
         )
 
     def why(self, most: str) -> list[str]:

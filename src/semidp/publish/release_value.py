@@ -531,7 +531,7 @@ class ReleaseValue:
     @property
     def naive_tradeoff(self) -> Tradeoff | None:
         """What the noise would be said to give for one record if the exact totals were
-        forgotten.
+        ignored.
         """
         return naive_tradeoff(self.scope.dataspace, (result.advertised for result in self.results))
 

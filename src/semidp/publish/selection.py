@@ -134,7 +134,7 @@ def naive_normal_loss(space: QuerySpace, rho: Fraction) -> float:
 @singledispatch
 def naive_cost(mechanism: Mechanism) -> Fraction:
     """Return what one record of each kind costs of noise on residuals if the links and the exact
-    totals were forgotten.
+    totals were ignored.
     """
     raise TypeError("only noise on residuals has costs")
 
@@ -146,7 +146,7 @@ def _(mechanism: LinkedNoise) -> Fraction:
 
 @naive_cost.register
 def _(mechanism: ResidualMechanism) -> Fraction:
-    """Cost of one record if the exact totals were forgotten: ``Σ k/σ²`` with the costs k of one
+    """Cost of one record if the exact totals were ignored: ``Σ k/σ²`` with the costs k of one
     record.
     """
     free = BallCosts(mechanism.space.residuals, (), 1)

@@ -361,7 +361,7 @@ class Page:
         seen = outlook.document
         curves = {"this plan": seen["guarantee"]}
         if seen["announced"] is not None:
-            curves["if the totals were forgotten"] = seen["announced"]
+            curves["if the totals were ignored"] = seen["announced"]
         stated = [key for key in ("guarantee", "announced") if seen[key]]
         values["seen"] = seen
         values["statistics"] = outlook.beside_tables()

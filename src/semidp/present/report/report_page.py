@@ -52,7 +52,7 @@ def html(release: ReleaseFiles, title: str | None = None, further: Sequence[Sect
         else {f"this release ({report_words(scope.adjacency).used})": stated.tradeoff}
     )
     if advertised is not None:
-        curves["if the totals were forgotten"] = advertised
+        curves["if the totals were ignored"] = advertised
     rendered: str = _template().render(
         title=title
         or shown.title

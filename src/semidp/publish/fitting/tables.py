@@ -43,7 +43,7 @@ TIME_LIMIT = 30.0
 # from so many cells on margins are fitted in linear time, if they allow it: three and more of them,
 # and two, whose flow takes several times the memory and time
 LARGE, LARGE_FLOW = 200_000, 1_000_000
-_OPTIMAL = "No closer table of whole numbers has the published totals."
+_OPTIMAL = "No other such table is closer to what was measured."
 # up to so many cells a table that nested flows found is handed to an integer program for proof
 PROVABLE = 2_000
 

@@ -480,10 +480,10 @@ def errors_caption(table: PublishedTable, absent: bool, shown: bool) -> str:
     below = ", and below each the standard error of its estimate" if shown else ""
     largest = error_text(float(table.standard_errors.max(initial=0.0)))
     caption = (
-        f"Published counts{below}. The largest standard error is {largest}. It is the error of the"
-        " estimate, not of the count, which was fitted to the estimate. The file has both. Counts"
-        " are for a table that adds up. To add up small cells yourself, take the estimates: small"
-        " counts are too large on average."
+        f"Published counts{below}. The largest standard error is {largest}. Counts were fitted to"
+        " the estimates, so this is not their error. The file has both: counts for a table that"
+        " adds up, and estimates for sums of your own, in which small counts would be too large on"
+        " average."
     )
     low = faint_cells(table)
     if not low.any():

@@ -645,7 +645,7 @@ class Published(DataFrames):
     guarantee
         What its measurement guarantees.
     advertised
-        What the same noise would be said to give for one record if the exact totals were forgotten.
+        What the same noise would be said to give for one record if the exact totals were ignored.
     private
         Whether its randomness was secure.
     noisy

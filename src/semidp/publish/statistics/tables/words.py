@@ -391,8 +391,8 @@ def _in_order(dataspace: Dataspace) -> list[Totals]:
 
 
 _LOSS_CAPTION = (
-    "The picture shows how far the measurement is expected to be from the true table: the root of"
-    " the mean of the sum of squares over all cells. This is known before any noise is drawn. The"
+    "The picture shows how far the measurement is expected to be from the true table: the square"
+    " root of the expected sum of squared errors. This is known before any noise is drawn. The"
     " other bar is ordinary differential privacy, with enough noise to give the same guarantee for"
     " as many records (group privacy)."
 )
@@ -763,7 +763,7 @@ def losses_caption(product: "PublishedTables") -> str:
         alone = ""
     return (
         "The picture shows how far all estimates together are expected to be from the true tables:"
-        " the root of the mean of the sum of squares over all cells. This is known before any noise"
+        " the square root of the expected sum of squared errors. This is known before any noise"
         f" is drawn. This release promises {curve} for {promise}.{alone} Ordinary differential"
         f" privacy promises it for any {records}, whether {keep} the totals or not. For that it"
         " needs more noise than for one record (group privacy)."
