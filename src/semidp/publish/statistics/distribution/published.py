@@ -724,8 +724,7 @@ def distribution_plot(
         return None
     if axes is not None:
         _draw_group(axes, labels[occupied[0]], cuts, curves, bounds, occupied[0])
-        drawn = [curves[name][occupied[:1]] for name in _DRAWN]
-        axes.set_xlim(*_drawn_span(cuts, *drawn, bounds))
+        axes.set_xlim(*_drawn_span(cuts, curves, occupied[:1], bounds))
         axes.set(xlabel=column, ylabel="share below the value")
         figure: Figure = axes.figure
         return figure
@@ -733,7 +732,7 @@ def distribution_plot(
     rows = math.ceil(len(occupied) / beside)
     with drawing(0.8 + 2.5 * beside, 0.7 + 1.9 * rows, beside, rows) as (figure, panels):
         every = np.atleast_1d(panels).ravel()
-        span = _drawn_span(cuts, *(curves[name][occupied] for name in _DRAWN), bounds)
+        span = _drawn_span(cuts, curves, occupied, bounds)
         for panel, group in zip(every, occupied, strict=False):
             _draw_group(panel, labels[group], cuts, curves, bounds, group)
         for panel in every[len(occupied) :]:
@@ -768,20 +767,22 @@ def _draw_group(
 
 
 def _drawn_span(
-    cuts: Floats, share: Floats, low: Floats, high: Floats, bounds: tuple[float, float]
+    cuts: Floats, curves: Mapping[str, Floats], groups: list[int], bounds: tuple[float, float]
 ) -> tuple[float, float]:
     """Return the part of the axis where curves rise: declared bounds are often far wider.
 
-    A curve has risen where its band, from `low` to `high`, reaches all records or nearly so, and
-    the curve itself all but a few.
+    A curve has risen where its band reaches all records or nearly so, and the curve itself all but
+    a few.
 
     >>> rising = np.array([[0.0, 0.1, 0.7, 1.0, 1.0, 1.0]])
-    >>> _drawn_span(np.arange(1.0, 7.0), rising, rising, rising, (0.0, 100.0))
+    >>> narrow = {"share": rising, "band_lower": rising, "band_upper": rising}
+    >>> _drawn_span(np.arange(1.0, 7.0), narrow, [0], (0.0, 100.0))
     (1.0, 4.0)
-    >>> wide = np.ones((1, 6))
-    >>> _drawn_span(np.arange(1.0, 7.0), rising, 0 * wide, wide, (0.0, 100.0))
+    >>> wide = {"share": rising, "band_lower": 0 * rising, "band_upper": 0 * rising + 1}
+    >>> _drawn_span(np.arange(1.0, 7.0), wide, [0], (0.0, 100.0))
     (1.0, 4.0)
     """
+    share, low, high = (curves[name][groups] for name in _DRAWN)
     started = np.flatnonzero(((low > _TAIL) | (share > _FEW)).any(axis=0))
     ended = np.flatnonzero(((high >= 1 - _TAIL) & (share >= 1 - _FEW)).all(axis=0))
     first, last = bounds
