@@ -1,6 +1,7 @@
 """What a release guarantees: a reader written from the chapters of spec/ alone, without semidp.
 
-Numbers in brackets are rules of the specification. What is left out raises `NotCovered`.
+Numbers in brackets are rules of the specification. What is left out raises `NotCovered`; some of it
+is read by `further_reader`.
 """
 
 import functools
@@ -20,6 +21,10 @@ def require(is_covered, what):
         raise NotCovered(what)
 
 
+def read(folder):
+    return json.loads((folder / "release.json").read_text("utf-8"))
+
+
 def list_paths(tree):
     """The leaves of a tree of labels (11.3)."""
     if isinstance(tree, list):
@@ -28,42 +33,43 @@ def list_paths(tree):
 
 
 class Space:
-    """The public facts: leaves of features as paths, and exact margins by depths (11.3)."""
+    """The public facts: leaves of features as paths, and exact margins by depths (11.3).
 
-    def __init__(self, document):
-        self.n, self.names, self.leaves, margins = document["n"], [], [], []
-        require(not document["schema"]["structural_zero"], "structural zeros")
-        for entry in document["schema"]["feature"]:
-            require(not {"null_level", "finer"} & set(entry), "missing values, and finer outcomes")
-            self.names.append(entry.get("nest", [entry["name"]]))
-            labels = entry.get("tree") or entry.get("levels") or entry["bins"][:-1]
-            self.leaves.append(list_paths(labels))
-        for margin in document["margins"]:
-            require(0 not in margin["counts"], "levels that do not occur")
-            margins.append(self.find_depths(margin["features"]))
-        nested = {m for m in margins for o in margins if m != o and all(map(int.__le__, m, o))}
-        self.margins = [margin for margin in margins if margin not in nested]
-        self.blocks = [m for m in self.margins if self.count_cells(m) > 1]  # 1.5
+    An outcome is one more feature.
+    """
+
+    def __init__(self, document, outcome=None, ends=()):
+        entries = document["schema"]["feature"]
+        unusual = any({"null_level", "finer"} & set(entry) for entry in entries)
+        require(not unusual and not document["schema"]["structural_zero"], "unusual levels")
+        labels = [e.get("tree") or e.get("levels") or e["bins"][:-1] for e in entries]
+        self.leaves = [*map(list_paths, labels), [(end,) for end in ends]]
+        self.names = [e.get("nest", [e["name"]]) for e in entries] + [[outcome]]
+        require(all(0 not in m["counts"] for m in document["margins"]), "levels without records")
+        margins = {self.find_depths(margin["features"]) for margin in document["margins"]}
+        self.margins = [m for m in margins if not any(is_within(m, o) for o in margins - {m})]
+        self.blocks = [m for m in self.margins if len(self.list_cells(m)) > 1]  # 1.5
 
     def find_depths(self, names):
         places = [[k for k, name in enumerate(own, 1) if name in names] for own in self.names]
         return tuple(max(depths, default=0) for depths in places)
 
     def list_nodes(self, f, depth):
-        return list(dict.fromkeys(leaf[:depth] for leaf in self.leaves[f]))
+        return list(dict.fromkeys(leaf[:depth] for leaf in self.leaves[f])) if depth else [()]
 
-    def count_cells(self, depths):
-        return math.prod(len(self.list_nodes(f, depth)) for f, depth in enumerate(depths))
+    def list_cells(self, *several):
+        """All combinations of nodes at the deepest of some depths."""
+        deepest = enumerate(map(max, zip(*several, strict=True)))
+        return list(itertools.product(*itertools.starmap(self.list_nodes, deepest)))
 
     def is_fixed(self, depths):
-        return not any(depths) or any(all(map(int.__le__, depths, m)) for m in self.margins)
+        return not any(depths) or any(is_within(depths, m) for m in self.margins)
 
-    def residual_of(self, d, record):
+    def add_residual(self, d, record):
         """What a record adds to the residual d, by cell (6.1)."""
         families = []
-        for path, leaves, depth in zip(record, self.leaves, d, strict=True):
-            parent, nodes = path[: max(depth - 1, 0)], {leaf[:depth] for leaf in leaves}
-            family = [node for node in nodes if node[:-1] == parent] if depth else [()]
+        for f, (path, depth) in enumerate(zip(record, d, strict=True)):
+            family = [n for n in self.list_nodes(f, depth) if n[:-1] == path[: max(depth - 1, 0)]]
             less = Fraction(1, len(family)) if depth else 0
             families.append([(node, (node == path[:depth]) - less) for node in family])
         for cell in itertools.product(*families):
@@ -71,30 +77,30 @@ class Space:
 
     def list_moves(self, seen, kind, a):
         """All changes of records if the published counts are large (4.4)."""
-        deepest = enumerate(max(column) for column in zip(*seen, *self.margins, strict=True))
-        records = list(itertools.product(*(self.list_nodes(f, depth) for f, depth in deepest)))
+        records, alike = self.list_cells(*seen, *self.blocks), defaultdict(list)
         require(math.comb(len(records) + a - 1, a) <= 8_000, "more changes than are listed")
-        if kind == "ball":
-            alike = defaultdict(list)
-            for chosen in itertools.combinations_with_replacement(records, a):
-                sums = [sorted(cell_of(record, m) for record in chosen) for m in self.blocks]
-                alike[repr(sums)].append(Counter(chosen))
-            for one, two in (p for s in alike.values() for p in itertools.combinations(s, 2)):
-                yield {r: two[r] - one[r] for r in one | two if one[r] != two[r]}
-        for x, y in itertools.product(records if kind == "exchange" else (), repeat=2):  # 1.8
-            changed = [m for m in self.blocks if cell_of(x, m) != cell_of(y, m)]
-            fits = [[r for r in records if cell_of(r, m) == cell_of(y, m)] for m in changed]
-            shares = itertools.product(range(len(changed)), repeat=len(changed))
-            for carriers, shared in itertools.product(itertools.product(*fits), shares):
-                taken = defaultdict(set)  # by carrier; of two blocks it is one record if they share
-                for carrier, margin, k in zip(carriers, changed, shared, strict=True):
-                    taken[carrier, k] |= {f for f, d in enumerate(margin) if x[f][:d] != y[f][:d]}
-                move = Counter([y])
-                move.subtract([x, *(carrier for carrier, _ in taken)])
-                for (carrier, _), fs in taken.items():
-                    pairs = enumerate(zip(x, carrier, strict=True))
-                    move[tuple(mine if f in fs else own for f, (mine, own) in pairs)] += 1
-                yield {record: count for record, count in move.items() if count}
+        for chosen in itertools.combinations_with_replacement(records, a if kind == "ball" else 0):
+            sums = [sorted(cell_of(record, m) for record in chosen) for m in self.blocks]
+            alike[repr(sums)].append(Counter(chosen))
+        for one, two in (p for s in alike.values() for p in itertools.combinations(s, 2)):
+            yield {r: two[r] - one[r] for r in one | two if one[r] != two[r]}
+        for x, y in itertools.product(records if kind == "exchange" else (), repeat=2):
+            yield from self.list_exchanges(x, y, records)
+
+    def list_exchanges(self, x, y, records):
+        """The exchanges of two values, by who carries which block (1.8)."""
+        changed = [m for m in self.blocks if cell_of(x, m) != cell_of(y, m)]
+        fits = [[r for r in records if cell_of(r, m) == cell_of(y, m)] for m in changed]
+        shares = itertools.product(range(len(changed)), repeat=len(changed))
+        for carriers, shared in itertools.product(itertools.product(*fits), shares):
+            gets = defaultdict(dict)  # by carrier; of two blocks it is one record if they share
+            for carrier, margin, k in zip(carriers, changed, shared, strict=True):
+                gets[carrier, k] |= {f: x[f] for f, d in enumerate(margin) if x[f][:d] != y[f][:d]}
+            move = Counter([y])
+            move.subtract([x, *(carrier for carrier, _ in gets)])
+            for (carrier, _), new in gets.items():
+                move[tuple(new.get(f, own) for f, own in enumerate(carrier))] += 1
+            yield {record: count for record, count in move.items() if count}
 
     def find_norms(self, promise, seen, entries):
         """The largest sum of absolute values and of weighted squares (4.1, 6.4) of a change."""
@@ -102,8 +108,7 @@ class Space:
         for move in {frozenset(move.items()) for move in self.list_moves(seen, kind, a)}:
             change = Counter()
             for record, count in move:
-                for entry, value in entries(record):
-                    change[entry] += count * value
+                change.update({entry: count * value for entry, value in entries(record).items()})
             length = max(length, sum(map(abs, change.values())))
             square = max(square, sum(seen[d] * v * v for (d, *_), v in change.items()))
         return length * times, square * times**2
@@ -113,11 +118,15 @@ def cell_of(record, depths):
     return tuple(path[:depth] for path, depth in zip(record, depths, strict=True))
 
 
-def prove_counts(space, promise, entry):
-    """A table, or residuals of tables, with the kind of the guarantee (6.3, 6.4)."""
+def is_within(coarse, fine):
+    return all(map(int.__le__, coarse, fine))
+
+
+def prove_counts(space, promise, _, entry):
+    """A table, or residuals of tables (6.3, 6.4, 6.9)."""
     if "residuals" not in entry:
-        table = space.find_depths(entry["features"])
-        norms = space.find_norms(promise, {table: 1}, lambda r: [((table, *cell_of(r, table)), 1)])
+        d = space.find_depths(entry["features"])
+        norms = space.find_norms(promise, {d: 1}, lambda record: {(d, cell_of(record, d)): 1})
         return apply_law(entry["noise"], *norms)
     parts = entry["residuals"]
     weights = {space.find_depths(each["features"]): 1 / Fraction(each["sigma2"]) for each in parts}
@@ -125,70 +134,79 @@ def prove_counts(space, promise, entry):
         depths = [range(depth + 1) for depth in space.find_depths(table["features"])]
         for d in itertools.product(*depths):
             require(space.is_fixed(d) or d in weights, "a residual that is not measured")
-    add = functools.cache(lambda r: [entry for d in weights for entry in space.residual_of(d, r)])
-    _, cost = space.find_norms(promise, weights, add)
-    return ("mu_squared", cost) if entry["law"] == "rounded" else ("rho", cost / 2)
+    add = functools.cache(lambda r: dict(e for d in weights for e in space.add_residual(d, r)))
+    proved = max(space.find_norms(promise, weights, add)[1], Fraction(entry["precision"]))
+    return ("mu_squared", proved) if entry["law"] == "rounded" else ("rho", proved / 2)
 
 
-def prove_outcome(space, promise, key, asked, entry):
-    """Statistics by groups (5)."""
-    kind, a, times = promise
-    asked = {**asked, **entry.get("query", {"kind": "sums"})}
+def prove_outcome(space, promise, asked, entry):
+    """Statistics of an outcome by groups (5); it is the last feature of the space."""
     sets = [space.find_depths(names) for names in asked.get("by") or [[]]]
-    is_plain = asked["kind"] == "sums" and "answered" not in asked
-    require(is_plain and all(map(space.is_fixed, sets)), "such a statistic by groups")
-    p, q, each = sum(space.count_cells(d) > 1 for d in sets), len(sets), a if kind == "ball" else 1
-    many = a * q if kind == "ball" else q + p if key == "quantiles" else max(2 * p, q)
-    if key == "quantiles":
-        choices = len(asked["probabilities"]) * (3 if "level" in asked else 1)
-        length, square = choices * many, choices * many * each
-    else:
-        steps = asked.get("grid", 1)
-        length, square = steps * many, steps**2 * many * each
-    return apply_law(entry["noise"], length * times, square * times**2)
+    require(all(map(space.is_fixed, sets)) and asked.get("kind") != "moments", "such groups")
+    if "probabilities" in asked:  # 5.4
+        kind, a, times = promise
+        choices = len(asked["probabilities"]) * (3 if "level" in asked else 1) * times
+        swapped = sum(len(space.list_cells(d)) > 1 for d in sets)
+        each, many = (a, a * len(sets)) if kind == "ball" else (1, swapped + len(sets))
+        return apply_law(entry["noise"], choices * many, choices * many * each * times)
+    table = (*map(max, *sets, space.find_depths([asked["column"]])),)
+
+    def add(record):  # 5.3, found by 4.4
+        return {(table, k, cell_of(record, d)): record[-1][0] for k, d in enumerate(sets)}
+
+    return apply_law(entry["noise"], *space.find_norms(promise, {table: 1}, add))
 
 
-def apply_law(noise, length, square):
-    """The guarantee that follows from norms and an exact parameter (7.2, 7.5)."""
-    law, number = noise["law"], Fraction(noise.get("sigma2") or noise.get("rate") or noise["scale"])
-    proved = {
-        "rounded gaussian": ("mu_squared", square / number),
-        "discrete gaussian": ("rho", square / (2 * number)),
-        "lattice gaussian": ("rho", square / (2 * number)),
-        "laplace": ("epsilon", length / number),
-        "exponential (zCDP)": ("rho", number**2 * square / 2),
-        "exponential (GDP)": ("mu_squared", Fraction("1.5707963267948967") * number**2 * square),
-    }
-    require(noise["claim"] == "exact" and law in proved, f"noise of the law {law!r}")
-    return proved[law]
+# Kind of the guarantee, exact parameter, what follows from it and the norms (7.2, 7.5, 7.6).
+LAWS = {
+    "rounded gaussian": ("mu_squared", "sigma2", lambda number, _, square: square / number),
+    "discrete gaussian": ("rho", "sigma2", lambda number, _, square: square / number / 2),
+    "lattice gaussian": ("rho", "sigma2", lambda number, _, square: square / number / 2),
+    "laplace": ("epsilon", "scale", lambda number, length, _: length / number),
+    "k-norm": ("epsilon", "epsilon", lambda number, *_: number),
+    "exponential (zCDP)": ("rho", "rate", lambda number, _, square: number**2 * square / 2),
+    "exponential (GDP)": ("mu_squared", "rate", lambda number, _, s: 355 * number**2 * s / 226),
+}
+
+
+def apply_law(noise, *norms):
+    require(noise["law"] in LAWS, "noise of such a law")
+    kind, name, prove = LAWS[noise["law"]]
+    return kind, prove(Fraction(noise[name]), *norms)
 
 
 def read_promise(space, document):
-    """The kind of pairs, a, and how many exchanges in a row (2.5, 2.7, 3.1)."""
+    """The kind of pairs, a, and how many exchanges in a row (2.5, 3.1)."""
     stated, most = document["a"], document["a"].get("protection", {}).get("most", 1)
-    are_disjoint = all(sum(map(bool, column)) <= 1 for column in zip(*space.blocks, strict=True))
-    require(are_disjoint, "overlapping margins")
-    if stated["kind"] == "exchange":
-        return "exchange", stated["used"], most
+    is_disjoint = all(sum(map(bool, column)) < 2 for column in zip(*space.blocks, strict=True))
+    require(is_disjoint and "link" not in document["dataspace"], "overlapping margins, links")
     is_for_all = document["plan"].get("adjacency", "worst-case") == "worst-case"
-    enough = min(most * (len(space.blocks) + 1), space.n) if is_for_all else 0
-    require(stated["used"] >= enough, "an a below the rules")
-    return "ball", stated["used"], 1
+    enough = min(most * (len(space.blocks) + 1), document["dataspace"]["n"])
+    require(not is_for_all or stated["used"] >= enough, "an a below the rules")
+    return stated["kind"], stated["used"], most if stated["kind"] == "exchange" else 1
+
+
+def prove_results(document):
+    """The guarantee of every result of one release."""
+    require(not {"answers", "distributions", "odds_ratios", "linked"} & {*document}, "such results")
+    lists = [x for x in (*document.values(), *document["plan"].values()) if isinstance(x, list)]
+    entries = [each for each in itertools.chain(*lists) if isinstance(each, dict)]
+    asked = {each["name"]: each for each in entries if "column" in each}
+    for entry in (entry for entry in entries if "noise" in entry):
+        query = {**asked.get(entry["name"], {}), **entry.get("query", {})}
+        space = Space(document["dataspace"], query.get("column"), (0, query.get("grid", 1)))
+        proof = prove_outcome if "column" in query else prove_counts
+        yield proof(space, read_promise(space, document), query, entry)
 
 
 def prove_release(folder):
     """The kind of the stated guarantee, its number, and the number that the rules prove."""
-    document, proved = json.loads((folder / "release.json").read_text("utf-8")), []
-    left_out = {"combination", "answers", "distributions", "odds_ratios", "linked"} & set(document)
-    require(not left_out and "link" not in document["dataspace"], "such results")
-    space = Space(document["dataspace"])
-    promise = read_promise(space, document)
-    for key in ("tables", "products", "partitioned"):
-        proved += [prove_counts(space, promise, entry) for entry in document.get(key, [])]
-    for key in ("groups", "quantiles", "regressions"):
-        requests = {request["name"]: request for request in document["plan"].get(key[:-1], [])}
-        for entry in document.get(key, []):
-            proved.append(prove_outcome(space, promise, key, requests[entry["name"]], entry))
-    kind = {"gaussian": "mu_squared", "zcdp": "rho"}.get(document["guarantee"]["kind"], "epsilon")
+    document = read(folder)
+    proved = list(prove_results(document)) if document.get("plan") else []
+    for inner in (folder / each["folder"] for each in document.get("combination", ())):  # 9.4
+        require(all(read(inner)[key] == document[key] for key in ("dataspace", "a")), "other pairs")
+        proved.append(prove_release(inner)[::2])
+    stated = document["guarantee"]
+    kind = {"gaussian": "mu_squared", "zcdp": "rho"}.get(stated["kind"], "epsilon")
     require({form for form, _ in proved} == {kind}, "a composed curve")
-    return kind, Fraction(document["guarantee"][kind]), sum(value for _, value in proved)
+    return kind, Fraction(stated[kind]), sum(value for _, value in proved)
