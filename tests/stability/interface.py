@@ -133,11 +133,22 @@ def _is_named(entry: str, quoted: str) -> bool:
     return re.search(rf"(?<![\w-]){re.escape(wanted)}(?![\w-])", quoted) is not None
 
 
-def newest_changes() -> tuple[str, str]:
-    """Return the newest version of the changelog, and what it says."""
+def newest_changes() -> tuple[str, list[str]]:
+    """Return the newest version of the changelog, and its lines."""
     text = CHANGELOG.read_text(encoding="utf-8")
     section = re.split(r"^## ", text, flags=re.MULTILINE)[1]
-    return section.split()[0], section
+    return section.split()[0], section.splitlines()
+
+
+def hash_line(line: str) -> str:
+    return hashlib.sha256(line.encode()).hexdigest()[:8]
+
+
+def list_new_lines(kept: Mapping[str, Any], lines: list[str]) -> str:
+    """Return the lines of the changelog that are newer than the listing: an older line, which names
+    an entry for what it was then, says nothing about another change of it.
+    """
+    return "\n".join(line for line in lines if hash_line(line) not in kept["lines"])
 
 
 def read_listing() -> dict[str, Any]:
@@ -148,13 +159,13 @@ def read_listing() -> dict[str, Any]:
 
 def write_listing() -> int:
     """Write the listing anew; refuse where the changelog is silent about a difference."""
-    version, changes = newest_changes()
-    entries = list_interface()
-    unsaid = find_unsaid(read_listing()["entries"], entries, changes) if LISTING.exists() else []
+    version, lines = newest_changes()
+    entries, kept = list_interface(), read_listing()
+    unsaid = find_unsaid(kept["entries"], entries, list_new_lines(kept, lines))
     if unsaid:
         print(f"name these in CHANGELOG.md, under {version}, in backticks:", *unsaid, sep="\n  ")
         return 1
-    document = {"version": version, "entries": entries}
+    document = {"version": version, "lines": [*map(hash_line, lines)], "entries": entries}
     LISTING.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     return 0
 

@@ -19,7 +19,8 @@ def now() -> dict[str, str]:
 
 def test_what_changed_is_in_the_changelog(now: dict[str, str]) -> None:
     kept = interface.read_listing()
-    unsaid = interface.find_unsaid(kept["entries"], now, interface.newest_changes()[1])
+    changes = interface.list_new_lines(kept, interface.newest_changes()[1])
+    unsaid = interface.find_unsaid(kept["entries"], now, changes)
     assert unsaid == [], (
         "name these in CHANGELOG.md in backticks, then run python -m tests.stability.interface"
     )
@@ -77,12 +78,14 @@ def test_a_schema_that_changes_is_found(
     assert interface.find_unsaid({name: before}, {name: after}, "`release.schema.json`") == []
     # a listing is not written anew past the changelog
     kept = tmp_path / "interface.json"
-    kept.write_text(json.dumps({"version": "0.3.0", "entries": {**now, name: before}}))
+    older = interface.hash_line(f"- `{name[7:]}` is new.")
+    document = {"version": "0.3.0", "lines": [older], "entries": {**now, name: before}}
+    kept.write_text(json.dumps(document))
     monkeypatch.setattr(interface, "LISTING", kept)
     monkeypatch.setattr(interface, "list_interface", lambda: {**now, name: after})
-    monkeypatch.setattr(interface, "newest_changes", lambda: ("0.3.0", "- Nothing happened."))
+    monkeypatch.setattr(interface, "newest_changes", lambda: ("0.3.0", [f"- `{name[7:]}` is new."]))
     assert interface.write_listing() == 1
     assert json.loads(kept.read_text())["entries"][name] == before
-    monkeypatch.setattr(interface, "newest_changes", lambda: ("0.3.0", f"- `{name[7:]}` grew."))
+    monkeypatch.setattr(interface, "newest_changes", lambda: ("0.3.0", [f"- `{name[7:]}` grew."]))
     assert interface.write_listing() == 0
     assert json.loads(kept.read_text())["entries"][name] == after
