@@ -137,7 +137,7 @@ def test_records_keep_rules_and_data_that_break_one_are_refused():
     made = done.records(seconds=3).to_dict()
     pairs = zip(made["age"], made["job"], strict=True)
     assert all(job == "none" for age, job in pairs if int(age) < 12)
-    with pytest.raises(sd.SemidpError, match="impossible"):
+    with pytest.raises(sd.SemidpError, match="contradict a rule"):
         sd.microdata(data, rules=["age < 20 implies job = none"], **settings)
 
 
@@ -150,6 +150,13 @@ def test_what_is_not_built_is_refused():
         sd.microdata(people(), ["age"], levels_from_data=True, rho=1)
     with pytest.raises(InputError, match="leave linked units"):
         sd.microdata(people(), rho=1, units="homes.csv", link="home", most_members=4)
+
+
+def test_linked_files_are_refused_in_a_sentence(capsys):
+    for option in ("--units", "--link"):
+        words = ["microdata", "people.csv", option, "homes.csv", "--rho", "1", "--out", "made.csv"]
+        assert run_command(words) != 0
+        assert "records of one file: leave linked units out" in capsys.readouterr().err
 
 
 def test_what_the_second_phase_would_refuse_is_refused_before_the_charge(tmp_path):

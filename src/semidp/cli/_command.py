@@ -212,6 +212,11 @@ def refuse_old_spellings(program: Any, arguments: Sequence[str]) -> None:
                 " semidp release DATA --odds-ratio ROWS,COLUMNS[,STRATA]"
             )
         if command.name == "microdata":
+            if option in ("--units", "--link"):
+                raise InputError(
+                    "microdata are records of one file: leave linked units out (semidp release"
+                    " publishes their tables)"
+                )
             moved["--read-as"] = rows["read_as"]
         takes_settings = any("--set" in each.opts for each in command.params)
         if takes_settings and option in moved:

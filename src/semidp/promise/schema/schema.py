@@ -382,8 +382,8 @@ class Table:
         possible = self.schema.possible
         if possible is not None and self.counts[~possible].any():
             raise DataError(
-                "a cell declared impossible (a structural zero) has a count: correct the schema or"
-                " the data"
+                "the data contradict a rule, or have a count in a cell declared impossible (a"
+                " structural zero): correct the rule, the schema or the data"
             )
 
     @property
