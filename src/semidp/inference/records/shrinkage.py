@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from semidp.inference.linear_estimates import weigh_mechanism
 from semidp.inference.records.record_cells import TargetTable
+from semidp.inference.records.starting_records import forbidden_cells
 from semidp.promise.schema.margins import Chain, Grid, list_axes
 
 if TYPE_CHECKING:
@@ -274,9 +275,10 @@ def spread_pair(
     groups: tuple[Numbers, Numbers],
     counts: tuple[Floats, Floats],
     ordered: Sequence[bool],
+    possible: NDArray[np.bool_],
 ) -> Floats:
     """Return a table of levels whose bins have given counts: the odds of bins, interpolated, times
-    the product of the one-way counts.
+    the product of the one-way counts, where levels can occur together.
 
     Parameters
     ----------
@@ -285,6 +287,8 @@ def spread_pair(
     groups, counts, ordered
         For each of the two features the bin of each level, the count of each level, and whether
         neighbors are alike.
+    possible
+        Which levels can occur together.
     """
     rows, columns = counts
     total = max(float(rows.sum()), _SMALL)
@@ -294,7 +298,7 @@ def spread_pair(
         interpolation_weights(group, own, flag)
         for group, own, flag in zip(groups, counts, ordered, strict=True)
     )
-    fine = np.maximum(left @ odds @ right.T, 0.0) * np.outer(rows, columns) / total
+    fine = np.maximum(left @ odds @ right.T, 0.0) * np.outer(rows, columns) / total * possible
     first, second = np.eye(len(margins[0]))[groups[0]], np.eye(len(margins[1]))[groups[1]]
     for _ in range(_SPREADS):
         held = first.T @ fine @ second
@@ -391,12 +395,17 @@ def _estimate_pair(
     # Cells that are not positive pull records away all the same: only bins need odds.
     is_coarse = any(table.view[axis] < numbers.used[axis] for axis in axes)
     fine = coarse
-    if is_coarse:
-        raked = rake(coarse, rows, columns)
-        fine = spread_pair(raked, (groups[0], groups[1]), counts, ordered)
     used = set(axes)
     view = tuple(depth if axis in used else 0 for axis, depth in enumerate(numbers.used))
     shape = grid.compute_margin_shape(view)
+    impossible = dict(forbidden_cells(numbers.dataspace.schema, numbers.used)).get(view)
+    if is_coarse:
+        raked = rake(coarse, rows, columns)
+        possible = np.full(shape, True) if impossible is None else ~impossible
+        possible = possible.reshape(len(counts[0]), len(counts[1]))
+        fine = spread_pair(raked, (groups[0], groups[1]), counts, ordered, possible)
+    elif impossible is not None:
+        fine = rake(np.where(impossible.reshape(coarse.shape), 0.0, coarse), rows, columns)
     errors = (
         np.sqrt(np.maximum(fine, 0.0) + _LEAST_COUNT) if weighed else np.full(fine.shape, sigma)
     )
