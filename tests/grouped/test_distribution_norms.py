@@ -37,8 +37,7 @@ from semidp.promise.spaces.protection import Protection
 from semidp.promise.tradeoff.budget import Budget
 from semidp.promise.tradeoff.smooth import Gaussian
 from semidp.publish.selection import select_mechanism
-from semidp.publish.statistics.distribution.published import two_wards
-from semidp.publish.statistics.distribution.value_counts import count_up_to, gap_weights
+from semidp.publish.statistics.distribution.published import count_up_to, gap_weights, two_wards
 
 SETS = [(p, q) for p in range(3) for q in range(3) if p + q]
 

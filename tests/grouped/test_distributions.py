@@ -30,11 +30,11 @@ from semidp.publish.selection import select_mechanism
 from semidp.publish.statistics.distribution.published import (
     GroupDistributions,
     band_half_widths,
+    count_up_to,
     in_order,
     pointwise_half_widths,
     two_wards,
 )
-from semidp.publish.statistics.distribution.value_counts import count_up_to
 from semidp.publish.statistics.outcomes.noise_law import LEVEL
 from semidp.publish.statistics.quantiles import GroupQuantiles
 

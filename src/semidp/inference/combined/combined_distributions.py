@@ -47,12 +47,13 @@ from semidp.publish.statistics.distribution.published import (
     GroupDistributions,
     about_intervals,
     band_rank,
+    count_up_to,
     distribution_facts,
     distribution_sheets,
     distribution_title,
+    gap_weights,
     simulations,
 )
-from semidp.publish.statistics.distribution.value_counts import count_up_to, gap_weights
 from semidp.publish.statistics.outcomes.groups import clipped_text
 from semidp.publish.statistics.outcomes.noise_law import entry_noise_law
 from semidp.publish.statistics.protocol.requests import Noise, Published

@@ -40,12 +40,12 @@ from semidp.publish.statistics.distribution.published import (
     GroupDistributions,
     band_half_widths,
     count_errors,
+    count_up_to,
     difference_error,
     in_order,
     pointwise_half_widths,
     publish_distribution,
 )
-from semidp.publish.statistics.distribution.value_counts import count_up_to
 from semidp.publish.statistics.outcomes.groups import (
     BOUNDS,
     GRID,

@@ -679,8 +679,8 @@ def register(kind: Kind) -> None:
 @cache
 def _load_builtin_kinds() -> tuple[Kind, ...]:
     modules = []
-    for found in pkgutil.iter_modules([str(Path(__file__).parent.parent)]):
-        name = f"semidp.publish.statistics.{found.name}{'.kind' if found.ispkg else ''}"
+    for entry in pkgutil.iter_modules([str(Path(__file__).parent.parent)]):
+        name = f"semidp.publish.statistics.{entry.name}{'.kind' if entry.ispkg else ''}"
         if find_spec(name) is not None:
             modules.append(importlib.import_module(name))
     return tuple(module.KIND for module in modules if hasattr(module, "KIND"))
