@@ -237,7 +237,7 @@ KNOW_NO_STATISTIC = [
         PACKAGE / "cli" / name
         for name in ("_command.py", "_options.py", "_program.py", "assess.py")
     ),
-    *(PACKAGE / "present" / name for name in ("dry_run.py", "forecasts.py")),
+    PACKAGE / "present" / "forecasts.py",
     *(PACKAGE / "publish" / name for name in ("pipeline.py", "plan_changes.py", "plotting.py")),
 ]
 """What goes through requests, forecasts and results, and knows no kind of them."""

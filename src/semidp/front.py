@@ -68,7 +68,7 @@ from semidp.publish.statistics.tables.asked import TableRequest
 from semidp.publish.survey import public_scope
 
 if TYPE_CHECKING:
-    from semidp.present.dry_run import DryRun
+    from semidp.present.forecasts import DryRun
 
 Names = str | tuple[str, ...] | Margin
 """One margin: a feature, or several that are published jointly."""
@@ -585,7 +585,7 @@ def release(data: Any, *requests: Request | TableRequest, **settings: Any) -> "R
     opens = plan.units is not None or accepted.has("header_rows", "na")
     with open_data(accepted, plan, data) if opens else nullcontext(data) as source:
         if accepted["dry_run"]:
-            from semidp.present.dry_run import rehearse
+            from semidp.present.forecasts import rehearse
 
             return rehearse(plan, source, options, accepted["partition"])
         return run(plan, source, options, partition=accepted["partition"])

@@ -10,8 +10,8 @@ from attrs import evolve
 
 from semidp.errors import InputError
 from semidp.inference import CellSums, Measurements, Observed, Places, Share
+from semidp.inference.area_estimates import Regions, RootKnowledge, estimate_from_root
 from semidp.inference.estimation.measurements import Classes
-from semidp.inference.estimation.regions import Regions, RootKnowledge, estimate_from_root
 from tests.combining.dense import solve
 from tests.combining.test_against_dense import random_query, truth_of
 

@@ -29,7 +29,7 @@ import pytest
 
 from semidp import Plan, RunOptions
 from semidp.cli._program import _failure
-from semidp.present.dry_run import rehearse
+from semidp.present.forecasts import rehearse
 from semidp.publish import pipeline
 from semidp.publish.sources.opening import Source, open_source
 from tests.fuzz.faults import FaultyFolders, FaultyWorkbooks, Input, add_fault

@@ -11,7 +11,7 @@ import pytest
 import semidp
 from semidp.cli import run as command
 from semidp.present.release import Release
-from semidp.present.report.glossary import GLOSSARY
+from semidp.present.report.report_page import GLOSSARY
 from semidp.present.report.sentences import cautions, summary
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.publish.results.grids import faint_cells

@@ -31,7 +31,7 @@ from semidp.cli._output import (
 )
 from semidp.errors import InputError
 from semidp.present.disclosure_words import disclosure_notice
-from semidp.present.dry_run import DryRun, found_budget, rehearse
+from semidp.present.forecasts import DryRun, found_budget, rehearse
 from semidp.present.release import Release
 from semidp.present.report.sections import list_unmatched_places
 from semidp.present.report.sentences import cautions, summary, together_disclosed, weakness

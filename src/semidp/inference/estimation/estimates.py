@@ -13,8 +13,7 @@ from attrs import field, frozen
 from numpy.typing import ArrayLike, NDArray
 
 from semidp.errors import InputError
-from semidp.inference.estimation.beliefs import TreeDepth
-from semidp.inference.estimation.influence import influences
+from semidp.inference.estimation.beliefs import TreeDepth, influences
 from semidp.inference.estimation.measurements import (
     SUMMED,
     CellSums,
