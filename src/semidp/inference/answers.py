@@ -422,21 +422,16 @@ def mover_difference(
     >>> round(answer.low, 3), round(answer.high, 3)
     (0.294, 0.687)
     """
-    error, null_error = errors
+    by_error = _normal_difference(parts, errors, level)
     values = [top / bottom for top, bottom in parts]
-    value = values[0] - values[1]
-    by_error = normal_interval(value, error, null_error, (-1.0, 1.0), level, Covers.both)
-    first, second = (
-        _noisy_roots(part, own_noise, level, cluster)
-        for part, own_noise in zip(parts, noise, strict=True)
-    )
+    first, second = map(_noisy_roots, parts, noise, [level] * 2, [cluster] * 2)
     if first is None or second is None:
         return replace(by_error, low=span[0], high=span[1])
     (low, high), (less, most) = first, second
     common = 2 * _normal(level) ** 2 * covariance
     below = math.sqrt(max((values[0] - low) ** 2 + (most - values[1]) ** 2 - common, 0.0))
     above = math.sqrt(max((high - values[0]) ** 2 + (values[1] - less) ** 2 - common, 0.0))
-    ends = cut(value - below, value + above, span)
+    ends = cut(by_error.value - below, by_error.value + above, span)
     return replace(by_error, low=ends[0], high=ends[1])
 
 
@@ -459,18 +454,20 @@ def overlapping_difference(
     >>> round(answer.low, 3), round(answer.high, 3)
     (0.267, 0.71)
     """
-    error, null_error = errors
-    values = [top / bottom for top, bottom in parts]
-    value = values[0] - values[1]
-    by_error = normal_interval(value, error, null_error, (-1.0, 1.0), level, Covers.both)
-    first, second = (
-        _score_roots(part, own_noise, level, cluster)
-        for part, own_noise in zip(parts, noise, strict=True)
-    )
-    if first is None or second is None:
-        return replace(by_error, low=-1.0, high=1.0)
-    ends = cut(first[0] - second[1], first[1] - second[0], (-1.0, 1.0))
+    by_error = _normal_difference(parts, errors, level)
+    first, second = map(_score_roots, parts, noise, [level] * 2, [cluster] * 2)
+    ends = (-1.0, 1.0)
+    if first is not None and second is not None:
+        ends = cut(first[0] - second[1], first[1] - second[0], ends)
     return replace(by_error, low=ends[0], high=ends[1])
+
+
+def _normal_difference(
+    parts: Sequence[tuple[float, float]], errors: tuple[float, float], level: float
+) -> IntervalEstimate:
+    """The normal interval of a difference of two rates, with errors as for `mover_difference`."""
+    values = [top / bottom for top, bottom in parts]
+    return normal_interval(values[0] - values[1], *errors, (-1.0, 1.0), level, Covers.both)
 
 
 def scaled_difference(

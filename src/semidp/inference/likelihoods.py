@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from semidp.errors import Refused
 from semidp.inference.cell_bounds import CellBounds
-from semidp.inference.combined.several_releases import refuse_other_noise
+from semidp.inference.combined.several_releases import measured_counts
 from semidp.inference.lattice_chains import CellLaw, EntryLikelihood, NoiseLaw
 from semidp.inference.measured import level_codes
 from semidp.promise.mechanisms.additive import (
@@ -26,8 +26,8 @@ from semidp.promise.mechanisms.additive import (
     LatticeGaussianMechanism,
     RoundedGaussianMechanism,
 )
-from semidp.promise.mechanisms.mechanism import CellByCell, Mechanism, NoNoise
-from semidp.promise.noise.distributions import DiscreteGaussian
+from semidp.promise.mechanisms.mechanism import CellByCell, Mechanism
+from semidp.promise.noise.distributions import DiscreteGaussian, joined_laws
 from semidp.promise.schema.margins import View, list_axes
 from semidp.promise.schema.schema import Schema
 from semidp.promise.spaces.dataspace import Dataspace, Margin
@@ -295,12 +295,7 @@ def noisy_counts(release: "ReleaseValue") -> list[NoisyCounts]:
     sources = release.sources or (release,)
     every = []
     for source in sources:
-        source.refuse_large_parts("posteriors")
-        parts = zip(source.plan.requests, source.results, source.mechanisms, strict=True)
-        for request, result, mechanism in parts:
-            if not result.counts_cells or isinstance(mechanism, NoNoise):
-                continue
-            refuse_other_noise(result, mechanism)
+        for request, result, mechanism in measured_counts(source, "posteriors"):
             public = source.scope.dataspace
             noisy = np.asarray(result.whole_noisy(source.partition), dtype=np.int64).ravel()
             if isinstance(mechanism, ResidualMechanism):

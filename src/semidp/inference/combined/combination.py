@@ -25,7 +25,7 @@ from semidp.inference.combined.several_releases import (
     RecordCombination,
     count_cells,
     has_intervals,
-    refuse_other_noise,
+    measured_counts,
     refuse_twice,
 )
 from semidp.inference.estimation.estimates import Estimate, estimate
@@ -40,7 +40,7 @@ from semidp.inference.estimation.measurements import (
 )
 from semidp.inference.linear_estimates import Drawn, DrawnNumbers, DrawnTable, Floats, SumErrors
 from semidp.promise.mechanisms.knorm import KNormMechanism
-from semidp.promise.mechanisms.mechanism import CellByCell, Mechanism, NoNoise
+from semidp.promise.mechanisms.mechanism import CellByCell, Mechanism
 from semidp.promise.schema.features import Feature
 from semidp.promise.schema.margins import Mask, View, list_axes
 from semidp.promise.schema.schema import Schema
@@ -300,18 +300,10 @@ class Evidence:
 
 
 def collect_evidence(release: "ReleaseValue", layout: TreeLayout) -> list[Evidence]:
-    """Return what a release measured of tables, in its order. Statistics of outcomes say nothing of
-    tables.
-    """
-    release.refuse_large_parts("combined estimates")
+    """Return what a release measured of tables, in its order."""
     parts: list[Evidence] = []
-    requests = release.plan.requests
-    parts_asked = zip(requests, release.results, release.mechanisms, strict=True)
-    for request, result, mechanism in parts_asked:
-        if not result.counts_cells or isinstance(mechanism, NoNoise):
-            continue
+    for request, result, mechanism in measured_counts(release, "combined estimates"):
         _refuse_unlike_noise(result, mechanism)
-        refuse_other_noise(result, mechanism)
         if isinstance(mechanism, ResidualMechanism):
             parts += _residuals(mechanism, result.whole_noisy(release.partition), layout)
         else:

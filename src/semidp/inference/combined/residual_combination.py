@@ -33,14 +33,15 @@ from semidp.inference.combined.several_releases import (
     chebyshev_half_widths,
     count_cells,
     has_intervals,
-    refuse_other_noise,
+    measured_counts,
     refuse_twice,
     same_records,
 )
 from semidp.inference.linear_estimates import DrawnNumbers, Floats, SumErrors
 from semidp.promise.accounting.account import recompute_tradeoff
 from semidp.promise.guarantee import Guarantee
-from semidp.promise.mechanisms.mechanism import CellByCell, NoNoise
+from semidp.promise.mechanisms.mechanism import CellByCell
+from semidp.promise.noise.distributions import joined_laws
 from semidp.promise.progress import Progress, silent
 from semidp.promise.schema.margins import View, list_axes
 from semidp.promise.sensitivity.linked_products import KindSpace, LinkedSpace
@@ -442,14 +443,8 @@ class ResidualCombination(AveragedReleases, RecordCombination):
 
 def record_measurements(release: "ReleaseValue", space: ProductSpace) -> list[ResidualMeasurement]:
     """Return what a release measured of the residuals of records of one kind."""
-    release.refuse_large_parts("combined estimates")
     parts: list[ResidualMeasurement] = []
-    for request, result, mechanism in zip(
-        release.plan.requests, release.results, release.mechanisms, strict=True
-    ):
-        if not result.counts_cells or isinstance(mechanism, NoNoise):
-            continue
-        refuse_other_noise(result, mechanism)
+    for request, result, mechanism in measured_counts(release, "combined estimates"):
         if isinstance(mechanism, ResidualMechanism):
             noisy = np.asarray(result.whole_noisy(release.partition))
             parts.append(residuals_as_measured(0, space, mechanism, noisy))

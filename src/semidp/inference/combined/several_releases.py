@@ -7,7 +7,7 @@ too many cells; linked members and units in `residual_combination`, too.
 import itertools
 import math
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from semidp.errors import InputError, Refused
 from semidp.inference.linear_estimates import Floats, LinearEstimates
-from semidp.promise.mechanisms.mechanism import Mechanism
+from semidp.promise.mechanisms.mechanism import Mechanism, NoNoise
 from semidp.promise.progress import Progress, silent
 from semidp.promise.schema.margins import Mask, Totals, View, list_axes
 from semidp.promise.schema.schema import Schema
@@ -25,7 +25,7 @@ from semidp.promise.sensitivity.table_spaces import find_possible_cells
 from semidp.promise.spaces.dataspace import RECORD, Dataspace
 from semidp.publish.half_widths import INTERVALS_BELOW, LEVEL, half_widths
 from semidp.publish.results.published_table import FitKind, Fitted, PublishedTable
-from semidp.publish.statistics.protocol.requests import Published
+from semidp.publish.statistics.protocol.requests import Published, Request
 from semidp.publish.statistics.tables.fitting import fit_product
 
 if TYPE_CHECKING:
@@ -223,13 +223,24 @@ def chebyshev_half_widths(errors: Floats) -> Floats:
     return errors / math.sqrt(1 - LEVEL)
 
 
-def refuse_other_noise(result: Published, mechanism: Mechanism) -> None:
-    """Refuse a result that states more noise than this version would draw from its plan."""
-    if mechanism.has_one_scale and result.noise.scale > mechanism.scale * (1 + 1e-6):
-        raise Refused(
-            f"the noise of {result.name!r} is not what this version would draw from its plan: use"
-            " the version of semidp that wrote the release"
-        )
+def measured_counts(
+    release: "ReleaseValue", use: str
+) -> Iterator[tuple[Request, Published, Mechanism]]:
+    """Yield what a release measured of tables, in its order, for a use that it is refused for if it
+    is in parts. Statistics of outcomes say nothing of tables.
+    """
+    release.refuse_large_parts(use)
+    parts = zip(release.plan.requests, release.results, release.mechanisms, strict=True)
+    for request, result, mechanism in parts:
+        if not result.counts_cells or isinstance(mechanism, NoNoise):
+            continue
+        # It may state more noise than this version would draw from its plan.
+        if mechanism.has_one_scale and result.noise.scale > mechanism.scale * (1 + 1e-6):
+            raise Refused(
+                f"the noise of {result.name!r} is not what this version would draw from its plan:"
+                " use the version of semidp that wrote the release"
+            )
+        yield request, result, mechanism
 
 
 def refuse_twice(measured: "Sequence[tuple[ReleaseValue, list[tuple[int, str]]]]") -> None:
