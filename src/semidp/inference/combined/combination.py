@@ -518,7 +518,7 @@ class Combination(RecordCombination):
 
     def table_estimates(self, number: int) -> tuple[Floats, Floats]:
         """Estimates and standard errors of the cells of a table, in the order of the schema."""
-        view = [*self.views][number]
+        view = self.views[number]
         answers = self.answer.table(self.layout.depth(view), self.layout.query(view))
         if np.isnan(answers.values).any():
             names = ", ".join(self.schema.list_view_names(view))
@@ -540,7 +540,7 @@ class Combination(RecordCombination):
         """
         if any(isinstance(part.drawn, DrawnTable) for part in self.evidence):
             return None
-        view = [*self.views][number]
+        view = self.views[number]
         alike = [self._alike_nodes(axis, view[axis]) for axis in list_axes(view)]
         values = sum(part.observed.values.size for part in self.evidence)
         _, errors = self.table_estimates(number)
@@ -566,10 +566,9 @@ class Combination(RecordCombination):
 
         The arrays are (sums, *cells of the table).
         """
-        views = [*self.views]
         by_depth: dict[int, Floats] = {}
         for number, arrays in weights.items():
-            view = views[number]
+            view = self.views[number]
             depth = self.layout.depth(view)
             # Tables at one depth of the tree weigh the same cells.
             part = np.stack([self.layout.on_cells(array, view) for array in arrays])

@@ -27,7 +27,6 @@ from semidp.inference.combined.several_releases import (
     MOST_CELLS,
     MOST_COUPLED,
     AlikeNodes,
-    ListedTable,
     RecordCombination,
     SeveralReleases,
     chebyshev_half_widths,
@@ -395,7 +394,7 @@ class ResidualCombination(AveragedReleases, RecordCombination):
     def space(self) -> ProductSpace:
         """The residuals of all tables; what they cost is not asked here."""
         # No pair of datasets is compared for an estimate, so that any adjacency will do.
-        space = ProductSpace(self.dataspace, Ball(1), tuple(self.views))
+        space = ProductSpace(self.dataspace, Ball(1), self.views)
         if space.impossible:
             raise Refused(
                 "structural zeros or empty cells of exact joint totals couple residuals, and so"
@@ -483,23 +482,6 @@ class LinkedCombination(AveragedReleases):
     """
 
     dataspace: LinkedDataspace
-
-    @cached_property
-    def listed_tables(self) -> tuple[ListedTable, ...]:
-        """Every table of any release once: those of members, then those of units."""
-        tables: dict[tuple[str, View], ListedTable] = {}
-        for release in self.releases:
-            for table in release.tables:
-                counted = UNIT if table.counted == UNIT else MEMBER
-                schema = self.dataspace.for_kind(counted).schema
-                view = schema.view([feature.name for feature in table.schema.features])
-                names = [one.name for one in tables.values()]
-                features = "-".join(feature.name for feature in table.schema.features)
-                plainly = not table.is_named or table.name in names
-                name = features if plainly else table.name
-                one = ListedTable(name, schema.list_view_names(view), counted)
-                tables.setdefault((counted, view), one)
-        return tuple(sorted(tables.values(), key=lambda one: one.counted == UNIT))
 
     @cached_property
     def space(self) -> LinkedSpace:

@@ -23,6 +23,7 @@ from semidp.promise.schema.margins import Mask, Totals, View, list_axes
 from semidp.promise.schema.schema import Schema
 from semidp.promise.sensitivity.table_spaces import find_possible_cells
 from semidp.promise.spaces.dataspace import RECORD, Dataspace
+from semidp.promise.spaces.linked import MEMBER, UNIT, LinkedDataspace
 from semidp.publish.half_widths import INTERVALS_BELOW, LEVEL, half_widths
 from semidp.publish.results.published_table import FitKind, Fitted, PublishedTable
 from semidp.publish.statistics.protocol.requests import Published, Request
@@ -78,9 +79,25 @@ class SeveralReleases(LinearEstimates):
     dataspace: Dataspace
 
     @cached_property
-    @abstractmethod
     def listed_tables(self) -> tuple[ListedTable, ...]:
-        """Every table of any release once, with the name that it has first."""
+        """Every table of any release once, with the name that it has first; those of units last."""
+        tables: dict[tuple[str, View], ListedTable] = {}
+        for release in self.releases:
+            for table in release.tables:
+                counted = RECORD
+                if isinstance(self.dataspace, LinkedDataspace):
+                    counted = UNIT if table.counted == UNIT else MEMBER
+                schema = self.dataspace.for_kind(counted).schema
+                view = schema.view([feature.name for feature in table.schema.features])
+                if (counted, view) in tables:
+                    continue
+                features = schema.list_view_names(view)
+                plainly = not table.is_named or table.name in [one.name for one in tables.values()]
+                name = "-".join(features) if plainly else table.name
+                tables[counted, view] = ListedTable(name, features, counted)
+        if not tables:
+            raise Refused("these releases hold no table: tables are combined")
+        return tuple(sorted(tables.values(), key=lambda one: one.counted == UNIT))
 
     @abstractmethod
     def table_estimates(self, number: int) -> tuple[Floats, Floats]:
@@ -158,40 +175,20 @@ class RecordCombination(SeveralReleases):
         return self.dataspace.schema
 
     @cached_property
-    def views(self) -> dict[View, str]:
-        """Every table of any release once, with the name that it has first."""
-        names: dict[View, str] = {}
-        for release in self.releases:
-            for table in release.tables:
-                view = self.schema.view([feature.name for feature in table.schema.features])
-                if view in names:
-                    continue
-                plainly = not table.is_named or table.name in names.values()
-                features = "-".join(self.schema.list_view_names(view))
-                names[view] = features if plainly else table.name
-        if not names:
-            raise Refused("these releases hold no table: tables are combined")
-        return names
-
-    @cached_property
-    def listed_tables(self) -> tuple[ListedTable, ...]:
-        """Every table of any release once, with the name that it has first."""
-        tables = []
-        for view, name in self.views.items():
-            tables.append(ListedTable(name, self.schema.list_view_names(view), RECORD))
-        return tuple(tables)
+    def views(self) -> tuple[View, ...]:
+        """The views of `listed_tables`."""
+        return tuple(self.schema.view(one.features) for one in self.listed_tables)
 
     def fits(
         self, estimates: list[Floats], progress: Progress = silent
     ) -> list[tuple[NDArray[Any], Fitted]]:
         """Whole numbers for every table that agree with each other and with the exact totals."""
-        views = list(self.views)
-        fit_kinds = [FitKind.integer] * len(views)
-        masks = [self._possible(view) for view in views]
+        fit_kinds = [FitKind.integer] * len(self.views)
+        masks = [self._possible(view) for view in self.views]
         n = Totals(self.schema.grid.nothing, np.array(self.dataspace.n, dtype=np.int64))
         totals = [n, *self.dataspace.published_totals]
         grid = self.schema.grid
-        return fit_product(grid, views, totals, estimates, fit_kinds, progress, possible=masks)
+        return fit_product(grid, self.views, totals, estimates, fit_kinds, progress, possible=masks)
 
     def _possible(self, view: View) -> Mask | None:
         """Cells of a table that can be filled; None where all combinations of levels in use can."""
