@@ -4,8 +4,7 @@ import math
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
-
-from attrs import frozen
+from typing import Any
 
 import semidp.cli._options as o
 from semidp.cli._command import argument, command, flag, option
@@ -98,10 +97,50 @@ def association(
         )
     confidence = o.parse_real(level, "--level")
     check_level(confidence, "--level")
-    question = _ReleaseTest(
-        rows, columns, within, _parse_scores(ordered, scores), pooled, alternative, confidence
+    release = load_consistent(Release, folder)
+    settings: dict[str, Any] = {
+        "draws": draws,
+        "randomness": None if seed is None else SeededRandomness(seed),
+    }
+    answer = release.test(
+        rows,
+        columns,
+        within,
+        ordered=_parse_scores(ordered, scores),
+        pooled=pooled,
+        alternative=alternative,
+        table=table_name,
+        **settings,
     )
-    _test_release(folder, question, draws, table_name, seed, printing)
+    ratio, notes = None, answer.notes
+    if _has_odds_ratio(release, answer):
+        try:
+            ratio = common_odds_ratio(
+                release, rows, columns, within, level=confidence, table=answer.table, **settings
+            )
+        except Refused as refusal:
+            # The test itself has an answer.
+            notes = (*notes, f"The odds ratio has no interval: {append_hint(refusal)}.")
+    if ratio is not None and ratio.approximate:
+        notes = (*notes, ratio.notes[0])
+    notes = (*notes, *_warn_alphabetical(release, answer, _parse_scores(ordered, scores)))
+    if printing.json:
+        interval = {} if ratio is None else {"odds_ratio": ratio.to_json()}
+        print_json({"release": folder, **answer.to_json(), **interval, "notes": list(notes)})
+        return
+    given = f" given {', '.join(within)}" if within else ""
+    counts = f"unbiased counts with {answer.noise} noise, {_margins(answer)}"
+    print_rows(
+        [
+            ("question", f"are {rows} and {columns} independent{given}?"),
+            ("table", f"{answer.table}: {counts}"),
+            *_describe_statistic(answer, _name_scores(release, answer)),
+            ("p-value", f"{p_value_text(answer.p_value)}, {_valid(answer)}"),
+            *([] if ratio is None else _ratio_rows(ratio)),
+            ("budget", "none: everything here was published already"),
+            *(("note", note) for note in notes),
+        ]
+    )
 
 
 def _refuse_data(folder: str, rows: str | None, columns: str | None, strata: str | None) -> None:
@@ -112,19 +151,6 @@ def _refuse_data(folder: str, rows: str | None, columns: str | None, strata: str
         f"{folder} is not the folder of a release; to test data privately, publish the test:"
         f" {words} --epsilon 1 --out FOLDER"
     )
-
-
-@frozen
-class _ReleaseTest:
-    """The test of two features of a release that the options ask for."""
-
-    rows: str
-    columns: str
-    strata: tuple[str, ...]
-    scores: dict[str, tuple[float, ...] | None]
-    pooled: bool
-    alternative: Alternative
-    level: float
 
 
 def _parse_scores(ordered: o.Texts, scores: o.Texts) -> dict[str, tuple[float, ...] | None]:
@@ -139,88 +165,14 @@ def _parse_scores(ordered: o.Texts, scores: o.Texts) -> dict[str, tuple[float, .
     return features
 
 
-def _test_release(
-    folder: str,
-    asked: _ReleaseTest,
-    draws: int | None,
-    table: str | None,
-    seed: int | None,
-    printing: o.Printing,
-) -> None:
-    """Test independence in a release; nothing is spent."""
-    release = load_consistent(Release, folder)
-    randomness = None if seed is None else SeededRandomness(seed)
-    answer = release.test(
-        asked.rows,
-        asked.columns,
-        asked.strata,
-        ordered=asked.scores,
-        pooled=asked.pooled,
-        alternative=asked.alternative,
-        table=table,
-        draws=draws,
-        randomness=randomness,
-    )
-    ratio, notes = None, answer.notes
-    try:
-        ratio = _estimate_odds_ratio(release, asked, answer, draws, randomness)
-    except Refused as refusal:
-        # The test itself has an answer.
-        notes = (*notes, f"The odds ratio has no interval: {append_hint(refusal)}.")
-    if ratio is not None and ratio.approximate:
-        notes = (*notes, ratio.notes[0])
-    notes = (*notes, *_warn_alphabetical(release, answer, asked.scores))
-    if printing.json:
-        interval = {} if ratio is None else {"odds_ratio": ratio.to_json()}
-        print_json({"release": folder, **answer.to_json(), **interval, "notes": list(notes)})
-        return
-    within = f" given {', '.join(answer.strata)}" if answer.strata else ""
-    described = _describe_statistic(answer, _name_scores(release, answer))
-    print_rows(
-        [
-            ("question", f"are {answer.rows} and {answer.columns} independent{within}?"),
-            (
-                "table",
-                f"{answer.table}: unbiased counts with {answer.noise} noise, {_margins(answer)}",
-            ),
-            *described,
-            ("p-value", f"{p_value_text(answer.p_value)}, {_valid(answer)}"),
-            *([] if ratio is None else _ratio_rows(ratio)),
-            ("budget", "none: everything here was published already"),
-            *(("note", note) for note in notes),
-        ]
-    )
-
-
-def _estimate_odds_ratio(
-    release: Release,
-    asked: "_ReleaseTest",
-    answer: Independence | Association,
-    draws: int | None,
-    randomness: SeededRandomness | None,
-) -> CommonOddsRatio | None:
-    """The odds ratio of two levels by two, in one table or common to strata; None where there is
-    none.
-    """
-    several = bool(asked.strata) and not asked.pooled
-    if several or asked.scores or len(answer.noisy_totals) == 2:
-        return None
-    tables = [table for table in release.tables if table.name == answer.table]
-    schema = tables[0].schema
-    for name in (asked.rows, asked.columns):
-        feature = schema.features[schema.axis(name)]
-        if len(feature.leaves_below(name)) != 2:
-            return None
-    return common_odds_ratio(
-        release,
-        asked.rows,
-        asked.columns,
-        asked.strata,
-        level=asked.level,
-        table=answer.table,
-        draws=draws,
-        randomness=randomness,
-    )
+def _has_odds_ratio(release: Release, answer: Independence | Association) -> bool:
+    """Whether a test is of two levels by two, in one table or of what is common to strata."""
+    pooled = isinstance(answer, Association) and answer.pooled
+    scored = isinstance(answer, Association) and bool(answer.ordered)
+    if (answer.strata and not pooled) or scored or len(answer.noisy_totals) == 2:
+        return False
+    names = (answer.rows, answer.columns)
+    return all(len(_list_labels(release, answer, name)) == 2 for name in names)
 
 
 def _ratio_rows(ratio: CommonOddsRatio) -> list[tuple[str, str]]:
