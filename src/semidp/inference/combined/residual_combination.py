@@ -40,7 +40,6 @@ from semidp.inference.linear_estimates import DrawnNumbers, Floats, SumErrors
 from semidp.promise.accounting.account import recompute_tradeoff
 from semidp.promise.guarantee import Guarantee
 from semidp.promise.mechanisms.mechanism import CellByCell
-from semidp.promise.noise.distributions import joined_laws
 from semidp.promise.progress import Progress, silent
 from semidp.promise.schema.margins import View, list_axes
 from semidp.promise.sensitivity.linked_products import KindSpace, LinkedSpace
