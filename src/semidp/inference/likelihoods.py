@@ -27,7 +27,7 @@ from semidp.promise.mechanisms.additive import (
     RoundedGaussianMechanism,
 )
 from semidp.promise.mechanisms.mechanism import CellByCell, Mechanism
-from semidp.promise.noise.distributions import DiscreteGaussian, joined_laws
+from semidp.promise.noise.distributions import DiscreteGaussian
 from semidp.promise.schema.margins import View, list_axes
 from semidp.promise.schema.schema import Schema
 from semidp.promise.spaces.dataspace import Dataspace, Margin
