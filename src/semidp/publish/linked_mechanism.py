@@ -129,7 +129,7 @@ class LinkedMechanism(LinkedNoise, SharedNoise):
         kind = self.space.kinds[which]
         return kind.schema.restrict(kind.schema.list_view_names(kind.views[place]))
 
-    def counted(self, table: int) -> str:
+    def find_kind(self, table: int) -> str:
         """Return the kind of record that a table counts."""
         return self.space.kinds[self.locate_table(table)[0]].counted
 

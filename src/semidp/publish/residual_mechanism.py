@@ -73,7 +73,7 @@ class SharedNoise(Mechanism):
         """Return the standard error of each cell of one table's estimate."""
         return np.sqrt(self.cell_variances(table))
 
-    def counted(self, table: int) -> str:
+    def find_kind(self, table: int) -> str:
         """Return the kind of record that a table counts."""
         return RECORD
 

@@ -94,7 +94,7 @@ def build_tables(
         if estimate.size < INTERVALS_BELOW:
             half = table_half_widths(noise, number)
         schema, errors = noise.table_schema(number), noise.table_errors(number)
-        cells, counted = noise.published_cells(estimate, number), noise.counted(number)
+        cells, counted = noise.published_cells(estimate, number), noise.find_kind(number)
         table = PublishedTable(name, schema, counts, cells, errors, how, half, counted=counted)
         tables.append(table)
     return tuple(tables)
