@@ -40,7 +40,7 @@ from semidp.promise.mechanisms.knorm import KNormMechanism
 from semidp.promise.schema.features import Feature
 from semidp.promise.schema.outcome import Outcome
 from semidp.promise.schema.schema import Schema, StructuralZero, Table
-from semidp.promise.sensitivity.moments import moment_space
+from semidp.promise.sensitivity.moments import PublicDesign, moment_space
 from semidp.promise.sensitivity.outcome_spaces import sum_space
 from semidp.promise.sensitivity.table_spaces import sensitivity_space
 from semidp.promise.spaces.adjacency import Ball, Exchange
@@ -417,7 +417,8 @@ def test_a_charge_is_recomputed_under_more_exact_statistics(path: Path) -> None:
 def test_sums_and_moments_are_recomputed(path: Path) -> None:
     score = Outcome("score", 0, "1/3", steps=7)
     public = Dataspace.from_table(TABLE, [Margin("sex", "region")])
-    design = Design.from_schema(SCHEMA, ["sex", "region"])
+    # A ledger records the columns alone, and reads them without the model that they are for.
+    design = PublicDesign(SCHEMA, Design.from_schema(SCHEMA, ["sex", "region"]).columns)
     book = Ledger.create(path, Budget.gdp(5))
     for space in (
         sum_space(public, Ball(3), score, [Margin("sex"), Margin("region")]),
