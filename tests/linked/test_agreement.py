@@ -14,6 +14,7 @@ from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.spaces.linked import Link, LinkedDataspace, linked_adjacency
 from semidp.promise.tradeoff.budget import Budget
 from semidp.publish.linked_mechanism import LinkedMechanism
+from semidp.publish.product_estimates import spread_residual, sum_residuals
 from semidp.publish.size_agreement import assemble_tables
 
 PLACES = Feature.from_paths(
@@ -210,8 +211,8 @@ def test_standard_errors_are_those_of_least_squares(name):
                     for entry in range(place.stop - place.start):
                         unit = np.zeros(place.stop - place.start)
                         unit[entry] = 1
-                        spread = kind.residuals.spread(
-                            unit.reshape(kind.residuals.shape(small)), small, view
+                        spread = spread_residual(
+                            kind.residuals, unit.reshape(kind.residuals.shape(small)), small, view
                         )
                         rows[:, place.start + entry] = spread.ravel()
             expected = np.diag(rows @ covariance @ rows.T)
@@ -231,8 +232,8 @@ def test_estimates_agree_in_every_place_and_keep_exact_totals(name):
     members, units = mechanism.agreement.residuals(*space.split(noisy))
     assert mechanism.agreement.deepest
     for equation in mechanism.agreement.deepest:
-        persons = space.members.residuals.sum_residuals(members, equation.members)
-        homes = space.units.residuals.sum_residuals(units, equation.sizes)
+        persons = sum_residuals(space.members.residuals, members, equation.members)
+        homes = sum_residuals(space.units.residuals, units, equation.sizes)
         place = list_axes(equation.sizes).index(space.dataspace.size_axis)
         counted = np.moveaxis(homes, place, -1) @ mechanism.agreement.sizes
         assert np.allclose(persons, counted, atol=1e-7)

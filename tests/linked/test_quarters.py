@@ -25,6 +25,7 @@ from semidp.promise.spaces.linked import Link, LinkedDataspace, Quarters
 from semidp.promise.tradeoff.budget import Budget
 from semidp.publish.linked_mechanism import LinkedMechanism
 from semidp.publish.plan import LinkedUnits, Plan
+from semidp.publish.product_estimates import spread_residual
 from semidp.publish.recheck import recheck
 from semidp.publish.results.published_table import FitKind
 from semidp.publish.sources.linked_records import LinkedData
@@ -118,7 +119,9 @@ def test_the_correction_is_constrained_least_squares_and_errors_follow(name):
     for small in kind.needed_residuals:
         place = dense.slices["member", small]
         for entry, unit in enumerate(np.eye(place.stop - place.start)):
-            spread = kind.residuals.spread(unit.reshape(kind.residuals.shape(small)), small, view)
+            spread = spread_residual(
+                kind.residuals, unit.reshape(kind.residuals.shape(small)), small, view
+            )
             rows[:, place.start + entry] = spread.ravel()
     found = kind.trim(mechanism.agreement.member_variances(0), view).ravel()
     assert np.allclose(found, np.diag(rows @ covariance @ rows.T), rtol=1e-6, atol=1e-6)

@@ -13,6 +13,7 @@ from semidp.promise.accounting.ledger import Ledger
 from semidp.promise.confidential import reveal
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.publish.plan import Plan
+from semidp.publish.product_estimates import sum_residuals
 from semidp.publish.sources import linked_records
 from semidp.publish.sources.linked_records import LinkedData
 from tests.engines.conftest import _postgres, postgres_address  # noqa: F401 - a fixture
@@ -91,7 +92,7 @@ def units_by_size(plan, data):
     for kind, of_kind in zip(mechanism.space.kinds, residuals, strict=True):
         tables.append(
             kind.restore_full_table(
-                kind.residuals.sum_residuals(of_kind, kind.views[0]), kind.views[0]
+                sum_residuals(kind.residuals, of_kind, kind.views[0]), kind.views[0]
             )
         )
     return tables

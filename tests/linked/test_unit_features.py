@@ -14,6 +14,7 @@ from semidp.promise.accounting.ledger import Ledger
 from semidp.promise.confidential import reveal
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.publish.plan import LinkedUnits, Plan
+from semidp.publish.product_estimates import sum_residuals
 from semidp.publish.sources.duck_files import aggregated_columns
 from semidp.publish.sources.linked_records import Joining, LinkedData, open_linked
 from semidp.publish.survey import computed_features, with_units
@@ -60,7 +61,7 @@ def test_an_aggregate_is_counted_as_by_hand():
     units = mechanism.space.units
     _, of_units = mechanism.agreement.residuals(*mechanism.space.split(values.astype(float)))
     (table,) = [
-        units.restore_full_table(units.residuals.sum_residuals(of_units, view), view)
+        units.restore_full_table(sum_residuals(units.residuals, of_units, view), view)
         for view in units.views
     ]
     assert np.allclose(table, counted_children(persons, homes))

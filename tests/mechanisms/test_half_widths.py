@@ -41,6 +41,7 @@ from semidp.publish.half_widths import (
     table_half_widths,
 )
 from semidp.publish.noise_laws import bound_log_moment, find_near_normal, transform_law
+from semidp.publish.product_estimates import combine_cells
 from semidp.publish.residual_mechanism import ResidualMechanism
 
 # what intervals were made of before
@@ -166,7 +167,7 @@ def test_cells_put_together_from_residuals_have_their_level(budget) -> None:
         for cell in range(halves.size):
             unit = np.zeros(space.schema.grid.compute_margin_shape(view))
             unit.flat[cell] = 1
-            weights = space.combination({number: unit})
+            weights = combine_cells(space, {number: unit})
             terms = [
                 (laws[which[place]], Fraction(float(weight)).limit_denominator(10**4))
                 for place, weight in enumerate(weights)

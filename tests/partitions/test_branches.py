@@ -13,6 +13,7 @@ from semidp.promise.mechanisms.branch_noise import BranchNoise, Cut, branch_spac
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.schema.margins import list_axes
 from semidp.promise.sensitivity.products import product_space
+from semidp.publish.product_estimates import estimate_tables
 from semidp.publish.residual_mechanism import ResidualMechanism
 from semidp.publish.statistics.tables.separate import estimate_branch_tables
 
@@ -116,7 +117,7 @@ def test_branches_put_together_are_the_whole_product(law: str, part: int) -> Non
             [table.margin(schema.list_view_names(view)) for view in above.space.views]
         )
         upper = upper + above.noise_by_residual(source)
-        rows = dict(zip(above.space.views, above.space.estimates(upper), strict=True))
+        rows = dict(zip(above.space.views, estimate_tables(above.space, upper), strict=True))
         squares = {
             view: above.cell_variances(number) for number, view in enumerate(above.space.views)
         }
@@ -147,7 +148,7 @@ def test_branches_put_together_are_the_whole_product(law: str, part: int) -> Non
         whole = vector_of(parts, space, cut)
         for view, where in above.space.parts.items():
             whole[space.parts[view]] = upper[where]
-        estimates = space.estimates(whole)
+        estimates = estimate_tables(space, whole)
         lower = [number for number, view in enumerate(space.views) if cut.reaches(view)]
         for number in lower:
             view, place = space.views[number], lower.index(number)

@@ -30,6 +30,7 @@ from semidp.promise.schema.margins import (
 )
 from semidp.promise.sensitivity.products import ProductSpace
 from semidp.publish import TableRequest, TablesRequest
+from semidp.publish.product_estimates import estimate_tables
 from semidp.publish.recheck import disagreements
 from semidp.publish.results.published_table import FitKind
 from semidp.publish.sources.opening import open_source
@@ -481,7 +482,9 @@ def seeded_estimates(plan: Measurable) -> dict[View, np.ndarray]:
     )
     noisy = values + mechanism.noise_by_residual(SeededRandomness(1))
     estimates = {}
-    for view, estimate in zip(space.views, space.estimates(mechanism.publish(noisy)), strict=True):
+    for view, estimate in zip(
+        space.views, estimate_tables(space, mechanism.publish(noisy)), strict=True
+    ):
         estimates[view] = np.reshape(estimate, space.schema.grid.compute_margin_shape(view))
     return estimates
 

@@ -15,6 +15,7 @@ from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.spaces.semi_adjacency import semi_adjacency
 from semidp.promise.tradeoff.budget import Budget
+from semidp.publish.product_estimates import estimate_tables
 from semidp.publish.residual_mechanism import ResidualMechanism
 from tests.sum_errors import error_of_sum
 
@@ -53,7 +54,7 @@ def drawn(request):
         [table.margin(space.schema.list_view_names(view)) for view in space.views]
     )
     vectors = mechanism.measure_many(truth, RUNS, SeededRandomness(12))
-    estimates = [space.estimates(mechanism.publish(vector)) for vector in vectors]
+    estimates = [estimate_tables(space, mechanism.publish(vector)) for vector in vectors]
     return table, mechanism, [np.stack(tables) for tables in zip(*estimates, strict=True)]
 
 
@@ -132,7 +133,7 @@ def test_a_linear_combination_across_tables_has_the_announced_standard_error(dra
         ]
     )
     whole = [
-        mechanism.space.estimates(mechanism.publish(truth + row))
+        estimate_tables(mechanism.space, mechanism.publish(truth + row))
         for row in (0 * noise[0], *noise[:20])
     ]
     each = [
@@ -166,7 +167,7 @@ def test_measurements_are_whole_and_their_scales_divide_them():
         [table.margin(space.schema.list_view_names(view)) for view in space.views]
     )
     assert vector.dtype == np.int64
-    for estimate, view in zip(space.estimates(vector), space.views, strict=True):
+    for estimate, view in zip(estimate_tables(space, vector), space.views, strict=True):
         np.testing.assert_allclose(
             estimate, table.margin(space.schema.list_view_names(view)).counts, atol=1e-9
         )

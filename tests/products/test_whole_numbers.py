@@ -17,6 +17,7 @@ from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.spaces.semi_adjacency import semi_adjacency
 from semidp.publish import TableRequest, TablesRequest
 from semidp.publish.fitting.real import Infeasible
+from semidp.publish.product_estimates import estimate_tables
 from semidp.publish.residual_mechanism import ResidualMechanism
 from semidp.publish.results.published_table import FitKind
 from semidp.publish.statistics.tables.fitting import exact_totals, fit_product
@@ -50,7 +51,7 @@ def test_whole_numbers_down_a_geography_agree():
             space.schema.grid,
             space.views,
             exact_totals(space),
-            space.estimates(measured.projected),
+            estimate_tables(space, measured.projected),
             [FitKind.integer] * 3,
             silent,
         )

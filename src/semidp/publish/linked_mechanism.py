@@ -27,6 +27,7 @@ from semidp.promise.spaces.linked import UNIT
 from semidp.publish.half_widths import LEVEL, half_width, sum_terms, table_half_widths
 from semidp.publish.noise_laws import find_near_normal, joined_laws
 from semidp.publish.placement import Objective, Workload
+from semidp.publish.product_estimates import gather_on_residuals, pull_back_weights, spread_residual
 from semidp.publish.residual_mechanism import ResidualMechanism, SharedNoise
 from semidp.publish.size_agreement import (
     Agreement,
@@ -162,13 +163,13 @@ class LinkedMechanism(LinkedNoise, SharedNoise):
             which, place = self.locate_table(number)
             of_kinds[which][place] = on_cells
         gathered = [
-            kind.gather_weights(of_kind)
+            gather_on_residuals(kind, of_kind)
             for kind, of_kind in zip(self.space.kinds, of_kinds, strict=True)
         ]
         on_residuals = self.agreement.weights(*gathered)
         pulled = []
         for kind, of_kind in zip(self.space.kinds, on_residuals, strict=True):
-            pulled.append(kind.pull_back_weights(of_kind))
+            pulled.append(pull_back_weights(kind, of_kind))
         return np.concatenate(pulled)
 
     def find_reached_entries(self, tables: Sequence[int]) -> NDArray[np.intp]:
@@ -425,7 +426,9 @@ class LinkedIntervals:
         part = self.mechanism.parts[which]
         total = np.zeros(kind.residuals.shape(view))
         for small in kind.inside[kind.views.index(view)]:
-            moved = kind.residuals.spread(_bound_normal_distance(part, small), small, view)
+            moved = spread_residual(
+                kind.residuals, _bound_normal_distance(part, small), small, view
+            )
             total = total + _times(moved, self._factor(view, small, 1))
         for equation in self.mechanism.agreement.find_equations(view, which):
             gap = self._moved_gap(equation)
@@ -455,7 +458,7 @@ class LinkedIntervals:
         largest = np.zeros(kind.residuals.shape(view))
         for small in inside:
             steps = 1 / kind.residuals.scale(small)
-            weights = kind.residuals.spread(steps, small, view)
+            weights = spread_residual(kind.residuals, steps, small, view)
             grown = self._compute_weight_ratio(view, small, 1, self._top_size_count)
             largest = np.maximum(largest, weights * grown)
         for equation in equations:
@@ -468,9 +471,9 @@ class LinkedIntervals:
             ones = np.ones(kind.residuals.shape(small))
             shares = _per_entry(part, small, ones, 1.0)
             deviation = math.sqrt(float(part.sigma2[small]))
-            errors = kind.residuals.spread(shares * deviation, small, view)
+            errors = spread_residual(kind.residuals, shares * deviation, small, view)
             steps = shares / kind.residuals.scale(small)
-            weight = kind.residuals.spread(steps, small, view)
+            weight = spread_residual(kind.residuals, steps, small, view)
             grown = self._compute_weight_ratio(view, small, self._own_factor, self._top_size_count)
             errors, weight = errors * grown, weight * grown
             hides = (errors >= math.sqrt(_WIDE) * largest) & (weight > 0)
@@ -511,7 +514,7 @@ class LinkedIntervals:
         part = self.mechanism.parts[which]
         square = np.zeros(kind.residuals.shape(view))
         for small in kind.inside[kind.views.index(view)]:
-            squares = kind.residuals.spread(_squares(part, small), small, view, power=2)
+            squares = spread_residual(kind.residuals, _squares(part, small), small, view, power=2)
             square = square + squares * self._factor(view, small, 2)
         total = np.sqrt(square)
         for equation in self.mechanism.agreement.find_equations(view, which):
@@ -545,10 +548,12 @@ class LinkedIntervals:
         shares, by_level = self.mechanism.agreement.shares(equation, which, view, self.code)
         sizes = np.abs(shares) ** power
         if by_level is None:
-            return residuals.spread(_times(gap, sizes), equation.entries(which), view, power)
+            return spread_residual(
+                residuals, _times(gap, sizes), equation.entries(which), view, power
+            )
         by_entry = _times(gap[..., None], sizes)
         values = np.moveaxis(by_entry, -1, by_level.place)
-        return residuals.spread(values, by_level.view, view, power)
+        return spread_residual(residuals, values, by_level.view, view, power)
 
 
 def alike_nodes(

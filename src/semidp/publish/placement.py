@@ -22,6 +22,7 @@ from semidp.errors import InputError
 from semidp.promise.schema.margins import Floats, View
 from semidp.promise.sensitivity.joint_costs import JointBound
 from semidp.promise.sensitivity.products import ProductSpace
+from semidp.publish.product_estimates import compute_cell_variances
 
 Oracle = Callable[[Floats], tuple[float, Floats]]
 """Cost of noise: for τ = 1/σ² the largest ``q·τ`` over all moves, and the q of that move."""
@@ -268,7 +269,7 @@ class Workload:
             for view in space.inside[number]:
                 unit, part = np.zeros(space.shape), space.parts[view]
                 unit[part] = space.scales[part].astype(float) ** 2
-                largest = float(space.cell_variances(unit, number).max())
+                largest = float(compute_cell_variances(space, unit, number).max())
                 rows[number, place[view]] = weight * largest
         return np.asarray(rows[rows.any(axis=1)])
 

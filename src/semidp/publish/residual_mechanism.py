@@ -24,11 +24,17 @@ from semidp.promise.mechanisms.residual_noise import (
 )
 from semidp.promise.noise.distributions import CountNoise
 from semidp.promise.noise.randomness import Randomness
-from semidp.promise.schema.margins import Floats, trimmed_view
+from semidp.promise.schema.margins import Floats, list_axes, trimmed_view
 from semidp.promise.schema.schema import Schema
 from semidp.promise.sensitivity.products import ProductSpace
 from semidp.promise.spaces.dataspace import RECORD
 from semidp.publish.placement import Objective, Workload, closed_form, place_noise
+from semidp.publish.product_estimates import (
+    combine_cells,
+    compute_cell_variances,
+    estimate_tables,
+    list_possible_cells,
+)
 
 NEAR = 5e-3  # a normal law this close, in standard deviations, takes the place of the law itself
 _WORTH = 1e-5  # the share of the variance from which on the joint cost is used
@@ -135,7 +141,7 @@ class Conditioning:
             for cell in cells:
                 unit = np.zeros(math.prod(shape))
                 unit[cell] = 1.0
-                rows.append(self.space.combination({table: unit.reshape(shape)}))
+                rows.append(combine_cells(self.space, {table: unit.reshape(shape)}))
         return np.array(rows).reshape(len(rows), *self.space.shape)
 
     @cached_property
@@ -158,13 +164,13 @@ class Conditioning:
         cells.
         """
         vector = np.asarray(values, dtype=np.float64)
-        excess = self._at_impossible(self.space.estimates(vector))
+        excess = self._at_impossible(estimate_tables(self.space, vector))
         pulled = self.rows.T @ (self._inverse @ excess)
         return np.asarray(vector - self.variances * pulled)
 
     def estimates(self, values: ArrayLike) -> list[Floats]:
         """Return every table put together from a vector, with zeros in the impossible cells."""
-        tables = self.space.estimates(self.vector(values))
+        tables = estimate_tables(self.space, self.vector(values))
         for table, cells in self.space.impossible.items():
             tables[table].ravel()[cells] = 0.0  # up to floating point they are
         return tables
@@ -186,10 +192,10 @@ class Conditioning:
         view = self.space.views[table]
         shape = self.space.schema.grid.compute_margin_shape(view)
         rows = np.zeros((math.prod(shape), *self.space.shape))
-        for cell in self.space.possible_cells(table):
+        for cell in list_possible_cells(self.space, table):
             unit = np.zeros(math.prod(shape))
             unit[cell] = 1.0
-            combination = self.space.combination({table: unit.reshape(shape)})
+            combination = combine_cells(self.space, {table: unit.reshape(shape)})
             rows[cell] = self.weights(combination[None])[0]
         return rows
 
@@ -206,7 +212,7 @@ def combine_weights(
     """Return weights on the noise in the entries of the vector, from weights on cells of the
     tables.
     """
-    pulled = space.combination(weights)
+    pulled = combine_cells(space, weights)
     return pulled if given is None else given.weights(pulled[None])[0]
 
 
@@ -332,7 +338,7 @@ class ResidualMechanism(ResidualNoise, SharedNoise):
         True
         """
         if self.conditioning is None:
-            return self.space.estimates(values)
+            return estimate_tables(self.space, values)
         return self.conditioning.estimates(values)
 
     def combination(self, weights: Mapping[int, ArrayLike]) -> NDArray[np.float64]:
@@ -365,10 +371,30 @@ class ResidualMechanism(ResidualNoise, SharedNoise):
         noise = []
         for small in self.space.inside[table]:
             noise.append((trimmed_view(small, view), self.sigma2[small]))
-        alike = (self.space.alike(table), tuple(noise))
+        alike = (self._key_of_alike(table), tuple(noise))
         if alike not in self._cell_variances:
-            self._cell_variances[alike] = self.space.cell_variances(self.variances, table)
+            self._cell_variances[alike] = compute_cell_variances(self.space, self.variances, table)
         return self._cell_variances[alike]
+
+    def _key_of_alike(self, table: int) -> tuple[object, ...]:
+        """Return a key of a table. Tables with the same key have the same variances of cells, if
+        the noise in their residuals is the same.
+        """
+        view = self.space.views[table]
+        axes = list_axes(view)
+        return tuple((self._kinds[axis], view[axis]) for axis in axes)
+
+    @cached_property
+    def _kinds(self) -> list[int]:
+        """Number of each feature's kind: features of one kind have the same tree and the same nodes
+        in use.
+        """
+        numbers: dict[object, int] = {}
+        kinds = []
+        space = self.space
+        for chain, kept in zip(space.schema.grid.chains, space.inhabited_leaves, strict=True):
+            kinds.append(numbers.setdefault((chain, kept.tobytes()), len(numbers)))
+        return kinds
 
     @cached_property
     def _cell_variances(self) -> dict[object, NDArray[np.float64]]:

@@ -24,6 +24,7 @@ from semidp.promise.schema.margins import Floats, View, is_within_view, list_axe
 from semidp.promise.schema.schema import Schema
 from semidp.promise.sensitivity.linked_products import KindSpace
 from semidp.promise.spaces.linked import Link, LinkedDataspace
+from semidp.publish.product_estimates import spread_residual, sum_residuals
 from semidp.publish.residual_mechanism import ResidualMechanism
 
 
@@ -385,7 +386,7 @@ class SizeAgreement:
         for equation in self.find_equations(view, kind):
             saved, source = self._compute_variance_decrease(equation, kind, view, code)
             variance -= space.restore_full_table(
-                space.residuals.spread(saved, source, view, power=2), view
+                spread_residual(space.residuals, saved, source, view, power=2), view
             )
         return np.asarray(np.maximum(variance, 0.0))
 
@@ -396,7 +397,7 @@ class SizeAgreement:
         variance = np.zeros(space.residuals.shape(view))
         for small in space.inside[table]:
             centred = space.residuals.centred_variance(small, _entries(self.units, small))
-            by_cell = space.residuals.spread(centred, small, view, power=2)
+            by_cell = spread_residual(space.residuals, centred, small, view, power=2)
             # A residual without the size has the weight k/n on the last level, where one size has
             # 1/n.
             grown = (
@@ -625,5 +626,5 @@ def assemble_tables(residuals: Mapping[View, Floats], space: KindSpace) -> list[
     every = dict(residuals)
     tables = []
     for view in space.views:
-        tables.append(space.restore_full_table(space.residuals.sum_residuals(every, view), view))
+        tables.append(space.restore_full_table(sum_residuals(space.residuals, every, view), view))
     return tables

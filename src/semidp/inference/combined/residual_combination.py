@@ -50,6 +50,7 @@ from semidp.promise.spaces.dataspace import Dataspace
 from semidp.promise.spaces.linked import MEMBER, UNIT, Link, LinkedDataspace, linked_adjacency
 from semidp.publish.linked_mechanism import LinkedMechanism, alike_nodes
 from semidp.publish.noise_laws import joined_laws
+from semidp.publish.product_estimates import estimate_tables, gather_on_residuals
 from semidp.publish.residual_mechanism import ResidualMechanism
 from semidp.publish.results.published_table import FitKind, Fitted
 from semidp.publish.size_agreement import assemble_tables
@@ -413,7 +414,7 @@ class ResidualCombination(AveragedReleases, RecordCombination):
     @cached_property
     def estimates(self) -> list[Floats]:
         """The estimated cells of every table in `listed_tables`."""
-        return self.space.estimates(self.pool.average_residuals(0))
+        return estimate_tables(self.space, self.pool.average_residuals(0))
 
     @cached_property
     def _noise(self) -> PooledResiduals:
@@ -426,7 +427,7 @@ class ResidualCombination(AveragedReleases, RecordCombination):
 
     def pull_weights(self, weights: Mapping[int, Floats]) -> Floats:
         """Weights of one sum on every number that was drawn, from weights on cells of tables."""
-        return self.pool.pull_weights([self.space.gather_weights(weights)])
+        return self.pool.pull_weights([gather_on_residuals(self.space, weights)])
 
     def alike_nodes(self, number: int) -> list[AlikeNodes]:
         """Nodes with as many siblings at every depth have one law."""
@@ -544,7 +545,7 @@ class LinkedCombination(AveragedReleases):
             tables[kind][place] = cells
         gathered = []
         for space, of_kind in zip(self.space.kinds, tables, strict=True):
-            gathered.append(space.gather_weights(of_kind))
+            gathered.append(gather_on_residuals(space, of_kind))
         return self.pool.pull_weights(self.mechanism.agreement.weights(*gathered))
 
     def alike_nodes(self, number: int) -> list[AlikeNodes]:

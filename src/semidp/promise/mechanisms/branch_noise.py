@@ -18,7 +18,7 @@ from semidp.errors import InputError
 from semidp.promise.mechanisms.residual_noise import ResidualNoise, residual_noise
 from semidp.promise.noise.randomness import Randomness
 from semidp.promise.schema.features import Feature
-from semidp.promise.schema.margins import Chain, Floats, Grid, View, list_axes
+from semidp.promise.schema.margins import Chain, Grid, View, list_axes
 from semidp.promise.schema.schema import Schema, StructuralZero, Table
 from semidp.promise.sensitivity.orthogonal_parts import kept_nodes
 from semidp.promise.sensitivity.products import ProductSpace
@@ -187,14 +187,6 @@ class BranchSpace(ProductSpace):
     @property
     def _fixed_residuals(self) -> list[View]:
         return [view for view in super()._fixed_residuals if self.cut.reaches(view)]
-
-    def divide_below_cut(self, row: Floats, number: int, power: int = 1) -> Floats:
-        """Divide what a table has at the cut evenly among the cells below (variances: to the power
-        2).
-        """
-        view = self.views[number]
-        above = self.cut.coarsen_view(view)
-        return self.residuals.spread(self.trim(row, above), above, view, power)
 
 
 def branch_space(space: ProductSpace, cut: Cut, node: int) -> BranchSpace | None:

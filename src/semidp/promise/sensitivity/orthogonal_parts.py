@@ -44,7 +44,7 @@ def list_coarser_views(view: View) -> Iterator[View]:
 
 @dataclass(frozen=True)
 class Residuals:
-    """Residuals ``r_d = H_d M_d x`` of the tables of a grid, and tables put together from them.
+    """Residuals ``r_d = H_d M_d x`` of the tables of a grid.
 
     M_d sums the records to the table at the view d; H_d subtracts, along every feature that d
     names, the mean of the siblings. Then ``M_w x = Σ_{d <= w} spread(r_d)``, where a node's share
@@ -57,12 +57,6 @@ class Residuals:
     >>> # Four times [[0.5, -0.5], [-0.5, 0.5]]
     >>> residuals.compute_integer_residual((1, 1), grid.sum(table, (1, 1))).tolist()
     [[2, -2], [-2, 2]]
-    >>> parts = {
-    ...     d: residuals.center(d, residuals.table(table, grid.full, d))
-    ...     for d in list_coarser_views(grid.full)
-    ... }
-    >>> bool(np.allclose(residuals.sum_residuals(parts, grid.full), table))
-    True
     """
 
     grid: Grid
@@ -102,7 +96,7 @@ class Residuals:
         result = np.ones(self.shape(view), dtype=np.int64)
         for place, axis in enumerate(list_axes(view)):
             counts = self.siblings(axis, view[axis]).astype(np.int64)
-            result *= _reshape_along_axis(counts, place, result.ndim)
+            result *= reshape_along_axis(counts, place, result.ndim)
         return result
 
     def largest_scale(self, view: View) -> int:
@@ -136,14 +130,14 @@ class Residuals:
         for place, axis in enumerate(list_axes(view)):
             counts = self.siblings(axis, view[axis]).astype(np.int64)
             family_sums = self._family(values, place, axis, view[axis])
-            values = _reshape_along_axis(counts, place, values.ndim) * values - family_sums
+            values = reshape_along_axis(counts, place, values.ndim) * values - family_sums
         return values
 
     def center(self, view: View, values: NDArray[Any]) -> Floats:
         """Return ``H_d v``: along each feature, children minus the mean of their siblings."""
         result = np.asarray(values, dtype=np.float64).reshape(self.shape(view))
         for place, axis in enumerate(list_axes(view)):
-            count = _reshape_along_axis(self.siblings(axis, view[axis]), place, result.ndim)
+            count = reshape_along_axis(self.siblings(axis, view[axis]), place, result.ndim)
             family_sums = self._family(result, place, axis, view[axis])
             result = result - family_sums / count
         return result
@@ -155,40 +149,9 @@ class Residuals:
         values = np.asarray(variance, dtype=np.float64)
         result = np.broadcast_to(values, self.shape(view))
         for place, axis in enumerate(list_axes(view)):
-            count = _reshape_along_axis(self.siblings(axis, view[axis]), place, result.ndim)
+            count = reshape_along_axis(self.siblings(axis, view[axis]), place, result.ndim)
             family_sums = self._family(result, place, axis, view[axis])
             result = (1 - 2 / count) * result + family_sums / count.astype(float) ** 2
-        return result
-
-    def spread(self, values: NDArray[Any], view: View, target: View, power: int = 1) -> Floats:
-        """Divide each entry at a view evenly among its descendants at a finer view. Variances are
-        divided with ``power=2``.
-        """
-        axes = list_axes(target)
-        result = self.grid.spread(np.asarray(values, dtype=np.float64), view, target)
-        for place, axis in enumerate(axes):
-            if view[axis] < target[axis]:
-                share = _share_of_ancestor(self.grid.chains[axis], view[axis], target[axis])
-                result = result * _reshape_along_axis(share**power, place, len(axes))
-        return np.broadcast_to(result, self.shape(target))
-
-    def gather_weights(self, weights: NDArray[Any], source: View, view: View) -> Floats:
-        """Return weights on the entries of a residual, from weights on the cells at `source`: the
-        transpose of `spread`.
-        """
-        values = np.asarray(weights, dtype=np.float64).reshape(self.shape(source))
-        for place, axis in enumerate(list_axes(source)):
-            if view[axis] < source[axis]:
-                share = _share_of_ancestor(self.grid.chains[axis], view[axis], source[axis])
-                values = values * _reshape_along_axis(share, place, values.ndim)
-        return self.table(values, source, view)
-
-    def sum_residuals(self, residuals: "dict[View, Floats]", view: View) -> Floats:
-        """Return the table at a view: the sum of the residuals below it."""
-        result = np.zeros(self.shape(view))
-        for small in list_coarser_views(view):
-            if small in residuals:
-                result = result + self.spread(residuals[small], small, view)
         return result
 
     def gain(self, view: View, target: View) -> float:
@@ -254,7 +217,7 @@ def kept_nodes(chain: Chain, kept: NDArray[np.bool_], depth: int) -> NDArray[np.
     return np.asarray(np.logical_or.reduceat(kept, firsts))
 
 
-def _reshape_along_axis(vector: NDArray[Any], place: int, axes: int) -> NDArray[Any]:
+def reshape_along_axis(vector: NDArray[Any], place: int, axes: int) -> NDArray[Any]:
     sides = [1] * axes
     sides[place] = -1
     return vector.reshape(sides)
@@ -267,7 +230,7 @@ def _siblings(chain: Chain, depth: int) -> NDArray[np.intp]:
 
 
 @cache
-def _share_of_ancestor(chain: Chain, coarse: int, fine: int) -> Floats:
+def share_of_ancestor(chain: Chain, coarse: int, fine: int) -> Floats:
     """Share of each node at the depth `fine` in its ancestor at `coarse`."""
     share = np.ones(chain.size(coarse))
     for depth in range(coarse, fine):
@@ -286,7 +249,7 @@ def _gain(chain: Chain, view: int, target: int) -> float:
         centred = 1 - 1 / _siblings(chain, view)
     if view < target:
         centred = np.repeat(centred, chain.children(view, target))
-    return float((centred * _share_of_ancestor(chain, view, target) ** 2).sum())
+    return float((centred * share_of_ancestor(chain, view, target) ** 2).sum())
 
 
 DENSE_MARGIN_CELLS = 3000  # the Gram matrix of that many margin cells takes 72 MB and some seconds

@@ -43,6 +43,7 @@ from semidp.promise.sensitivity.products import ProductSpace
 from semidp.publish.fitting.real import Infeasible
 from semidp.publish.fitting.tables import Fit, fit_alike, fit_totals
 from semidp.publish.half_widths import INTERVALS_BELOW, table_half_widths
+from semidp.publish.product_estimates import mask_possible_cells
 from semidp.publish.residual_mechanism import ResidualMechanism, SharedNoise
 from semidp.publish.results.published_table import FitKind, Fitted, PublishedTable, StoredFit
 
@@ -70,7 +71,7 @@ def fitted_tables(
     """
     space = mechanism.space
     estimates = mechanism.estimates(projected)
-    possible = [space.possible(number) for number in range(len(space.views))]
+    possible = [mask_possible_cells(space, number) for number in range(len(space.views))]
     totals = exact_totals(space)
     fits = stored or fit_product(
         space.schema.grid, space.views, totals, estimates, fit_kinds, progress, possible=possible

@@ -27,6 +27,7 @@ from semidp.promise.schema.schema import Schema
 from semidp.promise.sensitivity.linked_products import LinkedSpace
 from semidp.publish.fitting.tables import balance_members, fit_sizes
 from semidp.publish.linked_mechanism import LinkedMechanism
+from semidp.publish.product_estimates import sum_residuals
 from semidp.publish.results.published_table import FitKind, Fitted
 from semidp.publish.size_agreement import Agreement, add_quarters_feature
 from semidp.publish.statistics.tables.fitting import NOT_ALL, exact_totals, fit_product
@@ -453,4 +454,4 @@ def _estimate_table(
 ) -> Floats:
     """The estimate of a table at any view that its residuals cover."""
     of_kind = space.kinds[kind]
-    return of_kind.restore_full_table(of_kind.residuals.sum_residuals(residuals, view), view)
+    return of_kind.restore_full_table(sum_residuals(of_kind.residuals, residuals, view), view)

@@ -18,12 +18,13 @@ from numpy.typing import NDArray
 
 from semidp.errors import InputError
 from semidp.promise.guarantee import Scope
-from semidp.promise.mechanisms.branch_noise import BranchNoise, Cut, mechanism_above
+from semidp.promise.mechanisms.branch_noise import BranchNoise, BranchSpace, Cut, mechanism_above
 from semidp.promise.progress import Progress, silent
 from semidp.promise.schema.margins import View
 from semidp.promise.schema.schema import Schema, Table
 from semidp.promise.spaces.dataspace import RECORD
 from semidp.publish.half_widths import INTERVALS_BELOW, branch_half_widths
+from semidp.publish.product_estimates import spread_residual
 from semidp.publish.residual_mechanism import ResidualMechanism, residual_variance
 from semidp.publish.results.columns import Columns, StoredFiles
 from semidp.publish.results.published_table import (
@@ -173,6 +174,15 @@ _EMPTY = Fitted(
 )
 
 
+def divide_below_cut(space: BranchSpace, row: Floats, number: int, power: int = 1) -> Floats:
+    """Divide what a table has at the cut evenly among the cells below (variances: to the power
+    2).
+    """
+    view = space.views[number]
+    above = space.cut.coarsen_view(view)
+    return spread_residual(space.residuals, space.trim(row, above), above, view, power)
+
+
 def estimate_branch_tables(
     branch: BranchNoise,
     noisy: Mapping[View, NDArray[np.int64]],
@@ -186,13 +196,13 @@ def estimate_branch_tables(
     space, residuals = branch.space, branch.space.residuals
     estimates, variances = [], []
     for number, (row, square) in enumerate(above):
-        estimates.append(np.array(space.divide_below_cut(row, number)))
-        variances.append(np.array(space.divide_below_cut(square, number, 2)))
+        estimates.append(np.array(divide_below_cut(space, row, number)))
+        variances.append(np.array(divide_below_cut(space, square, number, 2)))
     for number, view in enumerate(space.views):
         for small, exact_part in space.exact_residuals.items():
             depths = zip(small, view, strict=True)
             if all(one <= other for one, other in depths):
-                estimates[number] += residuals.spread(exact_part, small, view)
+                estimates[number] += spread_residual(residuals, exact_part, small, view)
     for small, holders in space.holders.items():
         scale = residuals.scale(small)
         centred = residuals.center(small, noisy[small] / scale)
@@ -200,8 +210,8 @@ def estimate_branch_tables(
         centred_variance = residuals.centred_variance(small, variance_before)
         for number in holders:
             view = space.views[number]
-            estimates[number] += residuals.spread(centred, small, view)
-            variances[number] += residuals.spread(centred_variance, small, view, power=2)
+            estimates[number] += spread_residual(residuals, centred, small, view)
+            variances[number] += spread_residual(residuals, centred_variance, small, view, power=2)
     tables = []
     for number, view in enumerate(space.views):
         estimate = space.restore_full_table(estimates[number], view)
