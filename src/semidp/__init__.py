@@ -42,13 +42,13 @@ from semidp.promise.schema.schema import Schema, StructuralZero, Table
 from semidp.promise.sensitivity.table_spaces import sensitivity_space
 from semidp.promise.spaces.adjacency import Ball, Exchange
 from semidp.promise.spaces.dataspace import Dataspace, Margin
-from semidp.promise.spaces.semi_adjacency import semi_adjacency
 from semidp.promise.tradeoff.budget import Budget
 from semidp.publish.pipeline import RunOptions, prepare
 from semidp.publish.plan import Plan
 from semidp.publish.sources.opening import open_source
 from semidp.publish.statistics.outcomes.noise_law import Confidence
 from semidp.publish.tested_table import odds_ratio_test
+from semidp.publish.witness import semi_adjacency
 
 __all__ = [
     "Ball",

@@ -14,6 +14,7 @@ from semidp.promise.sensitivity.table_spaces import sensitivity_space
 from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.spaces.semi_adjacency import semi_adjacency
+from semidp.publish.witness import find_witness
 
 GOLDEN = json.loads((Path(__file__).parent / "example_tables.json").read_text(encoding="utf-8"))
 
@@ -40,7 +41,7 @@ def analysed(entry: dict) -> dict:
         "linf": space.linf,
         "dimension": space.dimension,
         "exact": space.exact,
-        "witness": str(found.witness) if found.witness else None,
+        "witness": str(find_witness(found)) if find_witness(found) else None,
     }
 
 

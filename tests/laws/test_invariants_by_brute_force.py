@@ -22,6 +22,7 @@ from semidp.promise.sensitivity.table_spaces import sensitivity_space
 from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.spaces.semi_adjacency import semi_adjacency, semi_adjacency_bound
+from semidp.publish.witness import find_witness
 
 A, B, C = (0,), (1,), (2,)
 CASES = [
@@ -159,9 +160,9 @@ def check_witness(public: Dataspace, found) -> None:
     dataset of D_t.
     """
     if found.worst_case == 0:
-        assert found.witness is None
+        assert find_witness(found) is None
         return
-    witness, schema = found.witness, public.schema
+    witness, schema = find_witness(found), public.schema
     assert len(witness.others) + 1 == found.worst_case
     before = tabulated(schema, [witness.record, *(old for old, _ in witness.others)])
     after = tabulated(schema, [witness.wants, *(new for _, new in witness.others)])

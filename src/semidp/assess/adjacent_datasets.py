@@ -17,7 +17,8 @@ from semidp.promise.schema.schema import Table
 from semidp.promise.spaces.adjacency import Adjacency
 from semidp.promise.spaces.dataspace import Dataspace
 from semidp.promise.spaces.exchange_blocks import Blocks
-from semidp.promise.spaces.witness import MOST_TABLES, cells, fiber, label_record
+from semidp.promise.spaces.listed_tables import MOST_TABLES, cells, fiber
+from semidp.publish.witness import label_record
 
 Record = tuple[int, ...]  # a leaf of every feature
 Records = tuple[Record, ...]

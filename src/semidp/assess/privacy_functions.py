@@ -29,12 +29,12 @@ from semidp.promise.spaces.dataspace import (
     normalize_margins,
 )
 from semidp.promise.spaces.semi_adjacency import SemiAdjacency, semi_adjacency, semi_adjacency_bound
-from semidp.promise.spaces.witness import Witness
 from semidp.promise.tradeoff.budget import approximate, approximate_group, gaussian, zcdp
 from semidp.promise.tradeoff.function import Tradeoff
 from semidp.promise.tradeoff.polygons import Approximate
 from semidp.publish.plan import Plan
 from semidp.publish.results.texts import name_tradeoff
+from semidp.publish.witness import Witness, find_witness
 
 NO_PRIVACY = approximate(0, 1)
 """The curve of what is published exactly: every test succeeds."""
@@ -251,7 +251,7 @@ class Assessment:
     @property
     def witness(self) -> Witness | None:
         """A person and an alternative that needs as many records as the guarantee compares."""
-        return self.semi_adjacency.witness if self.semi_adjacency else None
+        return find_witness(self.semi_adjacency)
 
     def explain(self) -> str:
         """Say in words and numbers what is announced, what holds, and which datasets show it."""
@@ -269,8 +269,8 @@ class Assessment:
                 f" function at distance {self.distance})."
             ),
         ]
-        if self.witness is not None:
-            lines.append(f"A pair of datasets that shows it: {self.witness}.")
+        if (witness := self.witness) is not None:
+            lines.append(f"A pair of datasets that shows it: {witness}.")
         return "\n".join([*lines, "", str(self.guarantee.explain())])
 
 

@@ -54,6 +54,7 @@ from semidp.publish.results.texts import errors_text
 from semidp.publish.selection import available, option_name, residual_plan
 from semidp.publish.sources.opening import local_paths
 from semidp.publish.statistics.protocol.statistic import Chosen, build_requests
+from semidp.publish.witness import find_witness
 
 if TYPE_CHECKING:
     from semidp.present.forecasts import PlanForecasts
@@ -252,7 +253,7 @@ def analysis(
         for mechanism in _mechanisms(space, budget):
             mechanisms.append(_mechanism_entry(mechanism, budget, report_delta))
     document["mechanisms"] = mechanisms
-    witness = None if semi is None else semi.witness
+    witness = find_witness(semi)
     document["witness"] = None if witness is None else witness.to_json()
     document["warnings"] = list(scope.warnings)
     return document

@@ -434,7 +434,7 @@ class Scope:
     dataspace
         D_t: every dataset that agrees with the published values.
     semi_adjacency
-        Both readings of a(t) with their witness; None where only the caller's number is known.
+        Both readings of a(t); None where only the caller's number is known.
     adjacency
         The relation that the mechanisms protect.
     disclosures

@@ -25,6 +25,7 @@ from semidp.publish.release_files import ReleaseFiles
 from semidp.publish.results.grids import LISTED_ROWS, Section, first_cells
 from semidp.publish.results.texts import more, name_tradeoff
 from semidp.publish.statistics.protocol.requests import Published
+from semidp.publish.witness import find_witness
 
 GLOSSARY: tuple[tuple[str, str], ...] = (
     (
@@ -349,15 +350,10 @@ def _result_sections(release: ReleaseFiles) -> list[Section]:
 def moves(scope: Scope) -> list[dict[str, Any]]:
     """Return the witness of a(t), one entry a record."""
     semi = scope.semi_adjacency
-    if (
-        not scope.adjacency.protects_groups
-        or semi is None
-        or semi.witness is None
-        or not semi.witness.others
-    ):
+    witness = find_witness(semi) if scope.adjacency.protects_groups else None
+    if witness is None or not witness.others:
         return []
     # The example is built from the published totals alone, so that it discloses nothing.
-    witness = semi.witness
     records = [(witness.record, witness.wants), *witness.others]
     return [
         {

@@ -27,7 +27,7 @@ from semidp.promise.schema.margins import (
 )
 from semidp.promise.sensitivity.patterns import Norms
 from semidp.promise.spaces.dataspace import Dataspace
-from semidp.promise.spaces.witness import cells, fiber
+from semidp.promise.spaces.listed_tables import cells, fiber
 
 _MOST_WORK = 500_000_000  # pairs of tables times cells: a few seconds
 _AT_ONCE = 200_000  # pairs held at once

@@ -2,7 +2,7 @@
 apart they lie.
 
 a(t) is how many records must move together so that one of them can be anything else: both readings
-of the paper, exact where a closed form or a listing exists, with a worked witness; a function of
+of the paper, exact where a closed form or a listing exists; a function of
 the published t, never of the data.
 """
 

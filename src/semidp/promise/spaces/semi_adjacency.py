@@ -2,13 +2,12 @@
 bounded.
 
 Margins that are disjoint apart from a common part have a closed form, small dataspaces are listed
-(`witness`). Elsewhere the largest degree of a Graver element bounds it: a table of whole numbers
+(`listed_tables`). Elsewhere the largest degree of a Graver element bounds it: a table of whole numbers
 with zero margins that is no sum of two others without cancellation.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property, partial
 from typing import ClassVar
 
 import numpy as np
@@ -16,19 +15,18 @@ from numpy.typing import NDArray
 
 from semidp.errors import AdjacencyUnknown
 from semidp.promise.documents import Encodable
-from semidp.promise.progress import facts
 from semidp.promise.schema.margins import LARGEST_MASK, Totals, maximal
 from semidp.promise.schema.schema import Schema
 from semidp.promise.spaces.adjacency import Exchange
 from semidp.promise.spaces.dataspace import Datasets, Dataspace, Margin, require_counts
+from semidp.promise.spaces.listed_tables import (
+    WorstCase,
+    WorstSlice,
+    can_change_alone,
+    listed_moves,
+)
 from semidp.promise.spaces.protection import Protection
 from semidp.promise.spaces.structure import Slices, Structure, even_space, worst_cover
-from semidp.promise.spaces.witness import (
-    Witness,
-    free_witness,
-    listed_moves,
-    slice_witness,
-)
 
 MOST_CELLS = 40
 _MOST_WORK = 200_000_000  # comparisons: a second or two
@@ -298,8 +296,8 @@ class SemiAdjacency(Encodable):
         What is used: `worst_case` where known, else a proven upper bound of it.
     method
         How it was found.
-    find_witness
-        Writes out a worst case that attains `worst_case`, when somebody asks for the `witness`.
+    worst
+        Where a worst case is that attains `worst_case`; `publish.witness` writes it out.
 
     Examples
     --------
@@ -309,35 +307,13 @@ class SemiAdjacency(Encodable):
     3
     """
 
-    json_keys: ClassVar[Mapping[str, str | None]] = {"find_witness": None}
+    json_keys: ClassVar[Mapping[str, str | None]] = {"worst": None}
 
     worst_case: int | None
     definition: int | None
     bound: int
     method: str
-    find_witness: Callable[[], Witness | None] | None = field(
-        default=None, repr=False, compare=False
-    )
-
-    @cached_property
-    def witness(self) -> Witness | None:
-        """A worst case that attains `worst_case`; None where none is known. Reports and analyses
-        ask for it.
-        """
-        return None if self.find_witness is None else self.find_witness()
-
-    def _repr_html_(self) -> str:
-        worst = f"at most {self.bound}"
-        if self.worst_case is not None:
-            worst = str(self.worst_case)
-        rows = [
-            ("worst case", worst),
-            ("definition, literally", str(self.definition or "not known")),
-            ("found by", self.method),
-        ]
-        if self.witness is not None:
-            rows.append(("example", str(self.witness)))
-        return facts("a(t): how many records move together", rows)
+    worst: WorstCase | None = field(default=None, repr=False, compare=False)
 
 
 def semi_adjacency(dataspace: Datasets, protection: Protection | None = None) -> SemiAdjacency:
@@ -368,8 +344,6 @@ def semi_adjacency(dataspace: Datasets, protection: Protection | None = None) ->
     >>> a = semi_adjacency(Dataspace.from_table(table, [Margin("sex"), Margin("region")]))
     >>> a.worst_case, a.definition, a.bound, a.method
     (3, 2, 3, 'closed form for disjoint margins')
-    >>> print(a.witness)
-    (m, s) → (f, n) needs (f, s) → (m, s); (m, n) → (m, s)
     >>> semi_adjacency(
     ...     Dataspace.from_table(table, [Margin("sex"), Margin("region")]), Protection("patient", 2)
     ... ).bound
@@ -406,7 +380,7 @@ def _several(structure: Structure, protection: Protection) -> SemiAdjacency:
     times the number of records.
     """
     times = protection.times
-    if not structure.essential and free_witness(structure) is None:
+    if not structure.essential and not can_change_alone(structure):
         return SemiAdjacency(0, 0, 0, "no published margin leaves a choice")
     bound, method = _bound(structure)
     if bound is None:
@@ -500,9 +474,9 @@ def exchange_bound(
 def _closed_form(structure: Structure) -> SemiAdjacency:
     """Margins that are disjoint apart from a common part Z: the worst slice of Z decides."""
     if not structure.essential:
-        a = int(free_witness(structure) is not None)
+        a = int(can_change_alone(structure))
         method = "no published margin leaves a choice"
-        return SemiAdjacency(a, a, a, method, partial(free_witness, structure))
+        return SemiAdjacency(a, a, a, method, structure if a else None)
     assert structure.common is not None, "margins that are disjoint apart from it"
     slices = Slices(structure.grid, structure.common, structure.essential)
     least, most, best = 1, 1, None
@@ -521,10 +495,10 @@ def _closed_form(structure: Structure) -> SemiAdjacency:
     )
     exact = least == most
     method = f"closed form for {kind}" if exact else f"bound for {kind}"
-    find_witness = None
+    worst = None
     if best is not None and exact:
-        find_witness = partial(slice_witness, structure, slices, *best)
-    return SemiAdjacency(least if exact else None, 2, most, method, find_witness)
+        worst = WorstSlice(structure, slices, *best)
+    return SemiAdjacency(least if exact else None, 2, most, method, worst)
 
 
 def list_semi_adjacency(dataspace: Dataspace) -> SemiAdjacency | None:
@@ -544,4 +518,4 @@ def list_semi_adjacency(dataspace: Dataspace) -> SemiAdjacency | None:
         return None
     worst = moves.worst_case
     method = "listing of all tables"
-    return SemiAdjacency(worst, moves.definition, worst, method, moves.find_witness)
+    return SemiAdjacency(worst, moves.definition, worst, method, moves.worst)

@@ -1,22 +1,19 @@
-"""Small dataspaces listed table by table, and a worked example of a(t): who wants to change, and
-who must move with them, in the names of the levels.
+"""Small dataspaces listed table by table, and where the worst case of a(t) is found in them.
 
 Which slice is worst, and how many records it takes, is found in `adjacency`. Dataspaces that are
 small enough are listed, with both readings of a(t).
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 from itertools import product
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from semidp.promise.schema.margins import View
-from semidp.promise.schema.schema import Schema
 from semidp.promise.spaces.dataspace import Dataspace, require_counts
 from semidp.promise.spaces.structure import Cover, Slices, Structure
 
@@ -139,16 +136,6 @@ def _certainly_more(dataspace: Dataspace, where: NDArray[np.intp]) -> bool:
     return False
 
 
-def label_record(schema: Schema, record: Iterable[int]) -> tuple[str, ...]:
-    """Return the labels of a record at every depth of its features, from the codes of its
-    leaves.
-    """
-    labels: list[str] = []
-    for feature, leaf in zip(schema.features, record, strict=True):
-        labels += feature.path(leaf)
-    return tuple(labels)
-
-
 def _constraints(
     dataspace: Dataspace, where: NDArray[np.intp]
 ) -> tuple[list[list[int]], NDArray[np.int64]]:
@@ -170,135 +157,6 @@ def _constraints(
 
 Record = tuple[int, ...]
 """The code of a record's level for each feature of the schema."""
-
-
-@dataclass(frozen=True)
-class Witness:
-    """A dataset's worst case: a record, the value it wants to take, and the other records that must
-    move for it.
-
-    Built from the published t alone. Each of `others` is a pair: what the record was, what it
-    becomes.
-
-    >>> from semidp.promise.schema.features import Feature
-    >>> schema = Schema([Feature("sex", "fm"), Feature("region", "ns")])
-    >>> print(Witness.from_codes(schema, (0, 0), (1, 0), [((1, 1), (0, 1))]))
-    (f, n) → (m, n) needs (m, s) → (f, s)
-    """
-
-    features: tuple[str, ...]
-    record: tuple[str, ...]
-    wants: tuple[str, ...]
-    others: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]
-
-    @classmethod
-    def from_codes(
-        cls, schema: Schema, x: Record, y: Record, others: Sequence[tuple[Record, Record]]
-    ) -> "Witness":
-        """Name the levels of records given by their codes."""
-        moved = []
-        for before, after in others:
-            moved.append((label_record(schema, before), label_record(schema, after)))
-        record, wants = label_record(schema, x), label_record(schema, y)
-        return cls(schema.names, record, wants, tuple(moved))
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the witness as plain values."""
-
-        def name_levels(levels: tuple[str, ...]) -> dict[str, str]:
-            return dict(zip(self.features, levels, strict=True))
-
-        moves = []
-        for before, after in self.others:
-            moves.append({"from": name_levels(before), "to": name_levels(after)})
-        return {
-            "record": name_levels(self.record),
-            "wants": name_levels(self.wants),
-            "others": moves,
-        }
-
-    def __str__(self) -> str:
-        moves = [_arrow(before, after) for before, after in self.others]
-        needs = "; ".join(moves) or "no other record"
-        return f"{_arrow(self.record, self.wants)} needs {needs}"
-
-
-def _arrow(before: Sequence[str], after: Sequence[str]) -> str:
-    """One record as it was and as it becomes."""
-    start, end = ", ".join(before), ", ".join(after)
-    return f"({start}) → ({end})"
-
-
-def slice_witness(
-    structure: Structure, slices: Slices, z: int, cover: Cover, away: bool
-) -> Witness:
-    """Write out a worst case: y at the rarest levels of slice z, the carriers of its values all
-    different.
-    """
-    cells, rows = zip(*slices.rows(z), strict=True)
-    # y has the rarest level of each block, so that as few records as possible can carry its values.
-    y = [_rarest(row) for row in rows]
-    # A block of one level has nothing to vary.
-    level_counts = [int((row > 0).sum()) for row in rows]
-    varying = [b for b, levels in enumerate(level_counts) if levels > 1]
-    # `Cover` numbers the blocks by their rarest count.
-    varying.sort(key=lambda b: int(rows[b][y[b]]))
-    agree = [_select_blocks(varying, pattern) for pattern in cover.agree] or [set()]
-    parts = [_select_blocks(varying, part) for part in cover.parts] or [set()]
-    carriers = [list(y) for _ in parts]
-    x = list(y)
-    for b in varying:
-        # Records of other levels than y's, each used once: t holds all of them together.
-        left = rows[b].copy()
-        left[y[b]] = 0
-        for carrier, pattern in zip(carriers, agree, strict=True):
-            if b not in pattern:
-                carrier[b] = _take(left)
-        if not away:
-            x[b] = _take(left)
-
-    def record(levels: Sequence[int]) -> Record:
-        chosen = []
-        for margin, positions, level in zip(slices.margins, cells, levels, strict=True):
-            chosen.append((margin.view, int(positions[level])))
-        return a_record(structure, chosen)
-
-    after = []
-    if away:
-        # x lies at another level of the common part: the first carrier takes its place there.
-        start = _pick_other_record(structure, slices, z)
-        after.append(start)
-        x = carriers[0]
-    else:
-        start = record(x)
-    replaced = list(zip(carriers, parts, strict=True))
-    for carrier, part in replaced[len(after) :]:
-        after.append(record(_replace_levels(carrier, part, x)))
-    moved = []
-    for before, now in zip(carriers, after, strict=True):
-        moved.append((record(before), now))
-    return Witness.from_codes(structure.schema, start, record(y), moved)
-
-
-def _select_blocks(blocks: Sequence[int], places: Iterable[int]) -> set[int]:
-    """The blocks at some places of a list."""
-    return {blocks[place] for place in places}
-
-
-def _rarest(row: NDArray[np.int64]) -> int:
-    """The level with the smallest positive count."""
-    beyond = row.max() + 1
-    return int(np.where(row > 0, row, beyond).argmin())
-
-
-def _pick_other_record(structure: Structure, slices: Slices, z: int) -> Record:
-    """A record at another level of the common part, at the commonest cell of each margin there."""
-    inhabited = np.flatnonzero(slices.sizes).tolist()
-    home = next(other for other in inhabited if other != z)
-    chosen = []
-    for margin, (positions, row) in zip(slices.margins, slices.rows(home), strict=True):
-        chosen.append((margin.view, int(positions[row.argmax()])))
-    return a_record(structure, chosen)
 
 
 def a_record(structure: Structure, chosen: Iterable[tuple[View, int]] = ()) -> Record:
@@ -358,47 +216,15 @@ def completions(structure: Structure, record: Sequence[int]) -> Iterator[Record]
         yield tuple(part.start + int(k) for part, k in pairs)
 
 
-def free_witness(structure: Structure) -> Witness | None:
-    """Return a record that can change on its own where every published feature has one level, or
-    None.
-
-    >>> from semidp.promise.spaces.dataspace import Dataspace
-    >>> from semidp.promise.schema.features import Feature
-    >>> from semidp.promise.schema.schema import Schema
-    >>> from semidp.promise.schema.schema import Table
-    >>> print(
-    ...     free_witness(
-    ...         Structure.from_dataspace(
-    ...             Dataspace.from_table(Table(Schema([Feature("sex", "fm")]), [3, 4]), [])
-    ...         )
-    ...     )
-    ... )
-    (f) → (m) needs no other record
-    """
+def can_change_alone(structure: Structure) -> bool:
+    """Whether a record can change on its own where every published feature has one level."""
     start = a_record(structure)
-    records = (record for record in completions(structure, start) if record != start)
-    other = next(records, None)
-    return None if other is None else Witness.from_codes(structure.schema, start, other, [])
-
-
-def _replace_levels(levels: list[int], where: set[int], by: list[int]) -> list[int]:
-    """Take over the levels of another record in some blocks."""
-    replaced = list(levels)
-    for block in where:
-        replaced[block] = by[block]
-    return replaced
-
-
-def _take(left: NDArray[np.int64]) -> int:
-    """Use up one record of the commonest level that is left."""
-    level = int(left.argmax())
-    left[level] -= 1
-    return level
+    return any(record != start for record in completions(structure, start))
 
 
 _MOST_WORK = 300_000_000  # pairs of tables times cells: a few seconds
 
-_NEVER = 2**40  # more than any number of records
+NEVER = 2**40  # more than any number of records
 
 
 @dataclass(frozen=True)
@@ -409,13 +235,43 @@ class MovedTogether:
     ----------
     worst_case, definition
         Both readings of a(t); see `SemiAdjacency` in `adjacency`.
-    find_witness
-        Writes out a worst case; None where no record can move.
+    worst
+        Where the worst case is; None where no record can move.
     """
 
     worst_case: int
     definition: int
-    find_witness: Callable[[], Witness] | None
+    worst: "WorstListed | None"
+
+
+@dataclass(frozen=True, eq=False)
+class WorstSlice:
+    """Where most records must move with one: a level z of what margins have in common, a smallest
+    cover of the blocks there, and whether the record comes from elsewhere.
+    """
+
+    structure: Structure
+    slices: Slices
+    z: int
+    cover: Cover
+    away: bool
+
+
+@dataclass(frozen=True, eq=False)
+class WorstListed:
+    """Where most records must move with one: a table of a listed dataspace, and the cells of the
+    record before and after.
+    """
+
+    dataspace: Dataspace
+    listed: NDArray[np.int64]
+    table: int
+    x: int
+    y: int
+
+
+WorstCase = Structure | WorstSlice | WorstListed
+"""Where a worst case is found; a structure by itself, if one record changes alone."""
 
 
 def listed_moves(dataspace: Dataspace) -> MovedTogether | None:
@@ -436,8 +292,8 @@ def listed_moves(dataspace: Dataspace) -> MovedTogether | None:
             x, y = np.unravel_index(here.argmax(), here.shape)
             where = (i, int(x), int(y))
     definition = int(kindest[occurs].max(initial=0))
-    find_witness = partial(_listed_witness, dataspace, listed, *where) if worst else None
-    return MovedTogether(worst, definition, find_witness)
+    place = WorstListed(dataspace, listed, *where) if worst else None
+    return MovedTogether(worst, definition, place)
 
 
 def _cheapest(
@@ -461,23 +317,6 @@ def _cheapest(
         leave = np.where(change[near] >= 1, -1, 1)
         enter = np.where(change[near] >= 0, 1, -1)
         both = leave[:, :, None] + enter[:, None, :]
-        twice = np.where((listed[near] > 0)[:, None, :], both, _NEVER).min(axis=0)
+        twice = np.where((listed[near] > 0)[:, None, :], both, NEVER).min(axis=0)
         cost = np.minimum(cost, 1 + far + twice // 2)
     return cost
-
-
-def _listed_witness(
-    dataspace: Dataspace, listed: NDArray[np.int64], i: int, x: int, y: int
-) -> Witness:
-    """Write out the cheapest way from table i, where a record x becomes y."""
-    change = listed[i] - listed
-    change[:, x] -= 1
-    change[:, y] += 1
-    price = np.abs(change).sum(axis=1) + np.where(listed[:, y] > 0, 0, _NEVER)
-    moved = change[price.argmin()]
-    schema = dataspace.schema
-    levels = np.transpose(np.unravel_index(cells(dataspace), schema.shape))
-    records = [tuple(map(int, cell)) for cell in levels]
-    before = [records[cell] for cell in np.flatnonzero(moved > 0) for _ in range(int(moved[cell]))]
-    after = [records[cell] for cell in np.flatnonzero(moved < 0) for _ in range(int(-moved[cell]))]
-    return Witness.from_codes(schema, records[x], records[y], list(zip(before, after, strict=True)))
