@@ -2,8 +2,8 @@
 bounded.
 
 Margins that are disjoint apart from a common part have a closed form, small dataspaces are listed
-(`listed_tables`). Elsewhere the largest degree of a Graver element bounds it: a table of whole numbers
-with zero margins that is no sum of two others without cancellation.
+(`listed_tables`). Elsewhere the largest degree of a Graver element bounds it: a table of whole
+numbers with zero margins that is no sum of two others without cancellation.
 """
 
 from collections.abc import Iterable, Mapping
