@@ -16,6 +16,7 @@ from semidp.inference.models import model
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.tradeoff.budget import Budget
 from semidp.publish.linked_mechanism import LinkedIntervals, LinkedMechanism
+from semidp.publish.product_estimates import combine_cells
 from tests.linked.test_agreement import CASES, linked
 from tests.linked.test_release import TABLES, plan_of, released
 from tests.sum_errors import error_of_sum
@@ -100,7 +101,7 @@ def test_covariances_of_both_kinds_are_seen_in_many_draws(name):
     for each in weights[6:]:
         kind, number = (space.members, 0) if 0 in each else (space.units, 0)
         part = mechanism.members if 0 in each else mechanism.units
-        alone = kind.combination({number: next(iter(each.values()))})
+        alone = combine_cells(kind, {number: next(iter(each.values()))})
         apart.append(float((alone**2 * part.variances).sum()))
     assert np.abs(drawn.var(axis=0)[6:] / apart - 1).max() > 0.065
 
