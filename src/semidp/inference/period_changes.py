@@ -5,6 +5,7 @@ convolution of two known laws. What is exact in both has an exact difference. Ev
 the records of the periods, not about a population, and costs no budget.
 """
 
+import contextlib
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 from semidp.errors import InputError, Refused
 from semidp.inference.linear_estimates import DrawnTable, SumErrors
 from semidp.inference.measured import measured_table
-from semidp.promise.accounting.periods import locate_periods
+from semidp.promise.accounting.periods import UNITS, Periods
 from semidp.promise.documents import Encodable
 from semidp.promise.mechanisms.mechanism import CellByCell
 from semidp.promise.noise.randomness import Randomness, SystemRandomness
@@ -551,3 +552,18 @@ def _read_intervals(result: PublishedStatistic, sheet: Sheet) -> Reading | None:
         bounds = float(outcome.lower), float(outcome.upper)
     ends = (lower, upper)
     return Reading(sheet.name, tuple(rows), values, ends=ends, level=float(level), bounds=bounds)
+
+
+def locate_periods(names: Sequence[str]) -> list[int] | None:
+    """Where periods lie on a calendar, from the first on; None where they are no periods of one
+    unit, or not in order. Pooled periods lie at their end.
+
+    >>> locate_periods(["2025Q4", "2026Q2"]), locate_periods(["2026", "spring"])
+    ([0, 2], None)
+    """
+    for unit in UNITS:
+        with contextlib.suppress(InputError):
+            numbers = [Periods.from_text(name, unit).numbers[-1] for name in names]
+            in_order = all(one < other for one, other in itertools.pairwise(numbers))
+            return [number - numbers[0] for number in numbers] if in_order else None
+    return None

@@ -159,21 +159,6 @@ class Periods(Encodable):
         return f"{name}r{self.revision}" if self.revision else name
 
 
-def locate_periods(names: Sequence[str]) -> list[int] | None:
-    """Where periods lie on a calendar, from the first on; None where they are no periods of one
-    unit, or not in order. Pooled periods lie at their end.
-
-    >>> locate_periods(["2025Q4", "2026Q2"]), locate_periods(["2026", "spring"])
-    ([0, 2], None)
-    """
-    for unit in UNITS:
-        with contextlib.suppress(InputError):
-            numbers = [Periods.from_text(name, unit).numbers[-1] for name in names]
-            in_order = all(one < other for one, other in itertools.pairwise(numbers))
-            return [number - numbers[0] for number in numbers] if in_order else None
-    return None
-
-
 @dataclass(frozen=True)
 class Attendance(Encodable):
     """Sets of periods that the records of one person may lie in: declared, not read from data.

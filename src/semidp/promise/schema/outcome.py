@@ -12,9 +12,6 @@ from semidp.promise.schema.features import ANSWERED_SUFFIX
 
 GRID = 1000
 """The most steps between an outcome's bounds, unless declared."""
-MOST_UNITS = 1000
-"""How far apart whole bounds may be for steps of 1 to be the default."""
-_FEWEST_UNITS = 10  # whole bounds closer than this may hold fractions: a rate, a grade
 _LARGEST_BOUND = 10**300  # twice this, and sums of it, are still floating-point numbers
 
 
@@ -43,20 +40,6 @@ def fine_steps(lower: Fraction, upper: Fraction, most: int = GRID) -> int:
     power = 10 ** (len(str(fitting)) - 1)
     parts: int = max(factor * power for factor in (1, 2, 5) if factor * power <= fitting)
     return int(apart) * parts
-
-
-def unit_steps(lower: Fraction, upper: Fraction, most: int = GRID) -> int:
-    """Return the steps of a grid whose cost grows with them: steps of 1 between whole bounds from
-    10 to 1000 apart, and `fine_steps` otherwise.
-
-    >>> [unit_steps(Fraction(0), Fraction(upper), 100) for upper in (1, 60, 120, 5000)]
-    [100, 60, 120, 100]
-    """
-    apart = upper - lower
-    whole = lower.denominator == 1 and apart.denominator == 1
-    if whole and _FEWEST_UNITS <= apart <= MOST_UNITS:
-        return int(apart)
-    return fine_steps(lower, upper, most)
 
 
 @frozen(slots=False)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from semidp.errors import InputError
 from semidp.promise.exact import exact, format_value, plain
 from semidp.promise.mechanisms.mechanism import Mechanism
-from semidp.promise.schema.outcome import ALL_RECORDS, GRID, Outcome, fine_steps, unit_steps
+from semidp.promise.schema.outcome import ALL_RECORDS, GRID, Outcome, fine_steps
 from semidp.promise.spaces.dataspace import Margin
 from semidp.promise.tradeoff.budget import Budget
 from semidp.publish.results.texts import error_text, scale_text
@@ -484,3 +484,23 @@ def binary_outcome(column: str) -> Outcome:
     1
     """
     return Outcome(column, Fraction(0), Fraction(1), 1)
+
+
+MOST_UNITS = 1000
+"""How far apart whole bounds may be for steps of 1 to be the default."""
+
+_FEWEST_UNITS = 10  # whole bounds closer than this may hold fractions: a rate, a grade
+
+
+def unit_steps(lower: Fraction, upper: Fraction, most: int = GRID) -> int:
+    """Return the steps of a grid whose cost grows with them: steps of 1 between whole bounds from
+    10 to 1000 apart, and `fine_steps` otherwise.
+
+    >>> [unit_steps(Fraction(0), Fraction(upper), 100) for upper in (1, 60, 120, 5000)]
+    [100, 60, 120, 100]
+    """
+    apart = upper - lower
+    whole = lower.denominator == 1 and apart.denominator == 1
+    if whole and _FEWEST_UNITS <= apart <= MOST_UNITS:
+        return int(apart)
+    return fine_steps(lower, upper, most)
