@@ -37,12 +37,7 @@ from semidp.promise.spaces.linked import (
     linked_semi_adjacency,
 )
 from semidp.promise.spaces.protection import Protection
-from semidp.promise.spaces.semi_adjacency import (
-    SemiAdjacency,
-    exchange_bound,
-    semi_adjacency,
-    semi_adjacency_bound,
-)
+from semidp.promise.spaces.semi_adjacency import SemiAdjacency, exchange_bound, semi_adjacency_bound
 from semidp.promise.spaces.structure import even_space
 from semidp.publish.plan import AdjacencyChoice, LinkedUnits, Plan, UnitFeature
 from semidp.publish.resources import (
@@ -67,6 +62,7 @@ from semidp.publish.sources.readings import declared_kinds
 from semidp.publish.statistics.tables.asked import TableRequest
 from semidp.publish.statistics.tables.linked_published import COMMAND_PREFIX
 from semidp.publish.statistics.tables.linked_request import LinkedTablesRequest
+from semidp.publish.witness import semi_adjacency
 from semidp.publish.written_values import is_number
 
 _TOTALS = {
