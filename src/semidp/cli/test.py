@@ -128,11 +128,11 @@ def association(
         interval = {} if ratio is None else {"odds_ratio": ratio.to_json()}
         print_json({"release": folder, **answer.to_json(), **interval, "notes": list(notes)})
         return
-    given = f" given {', '.join(within)}" if within else ""
+    in_strata = f" given {', '.join(within)}" if within else ""
     counts = f"unbiased counts with {answer.noise} noise, {_margins(answer)}"
     print_rows(
         [
-            ("question", f"are {rows} and {columns} independent{given}?"),
+            ("question", f"are {rows} and {columns} independent{in_strata}?"),
             ("table", f"{answer.table}: {counts}"),
             *_describe_statistic(answer, _name_scores(release, answer)),
             ("p-value", f"{p_value_text(answer.p_value)}, {_valid(answer)}"),

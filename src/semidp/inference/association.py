@@ -356,10 +356,10 @@ class AssociationQuestion:
         def find_law(weights: Floats) -> Callable[[int, Randomness], Floats]:
             return asked.weigh_noise(weights).draw
 
-        found = score_test(
+        tested = score_test(
             test, asked.estimate, margins, noise, find_law, self.alternative, draws, randomness
         )
-        return self._answer(*found, draws)
+        return self._answer(*tested, draws)
 
     def try_totals(self, draws: int, randomness: Randomness) -> Independence | Association:
         """Test with noisy totals: every plausible total is tried where there are few, else all are
@@ -380,19 +380,19 @@ class AssociationQuestion:
             return self._bound_totals(used)
         plain = not self.scores and not directed
         listed = (np.stack([one for one, _ in sums]), np.stack([other for _, other in sums]))
-        found = tried_totals(asked, None if plain else listed, self.alternative, draws, randomness)
-        if found is None:
+        tried = tried_totals(asked, None if plain else listed, self.alternative, draws, randomness)
+        if tried is None:
             return self._bound_totals(used)
         if not plain:
-            square = found.statistic**2
-            return self._answer(square, len(sums), found.z, found.p_value, found.draws, found.note)
+            square = tried.statistic**2
+            return self._answer(square, len(sums), tried.z, tried.p_value, tried.draws, tried.note)
         return Independence(
             **asked.named,
-            statistic=found.statistic,
+            statistic=tried.statistic,
             expected=asked.estimate.size,
-            p_value=found.p_value,
-            draws=found.draws,
-            notes=(found.note, *asked.notes),
+            p_value=tried.p_value,
+            draws=tried.draws,
+            notes=(tried.note, *asked.notes),
             noisy_totals=asked.noisy_names,
         )
 
