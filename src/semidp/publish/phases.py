@@ -80,9 +80,11 @@ def share_first_phase(
     loss = _total_loss(asked.phases_budget)
     pooled, spread = [], {}
     for name, size in sizes.items():
-        if name in exact or size <= bins:
+        feature = find_feature(schema, name)
+        # Levels that lie in others get no bins of their own.
+        if name in exact or size <= bins or feature.above:
             continue
-        if not is_ordered(asked, find_feature(schema, name)):
+        if not is_ordered(asked, feature):
             pooled.append(name)
             continue
         own = sensitivity_space(dataspace, adjacency, [name]).l2 / loss
