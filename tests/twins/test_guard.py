@@ -101,3 +101,30 @@ def test_members_of_whole_units_are_searched_before_the_charge(monkeypatch):
     monkeypatch.setattr(MemberCosts, "cost", lambda *given: right(*given) / 9)
     refused = case.run(town, 1)
     assert re.search(f"hide less than is stated.*{RECORD}", refused.refusal)
+
+
+def test_places_with_units_and_no_members_are_not_drawn():
+    """A true claim was refused: a drawn member lived where exact totals say that nobody does."""
+    release = semidp.release(
+        {"home": [1, 2], "job": ["y", "z"]},
+        semidp.table("state", "tenure"),
+        semidp.table("job", "state", "tenure"),
+        semidp.table("units:state", "tenure"),
+        units={
+            "home": [0, 1, 2],
+            "state": ["A", "B", "B"],
+            "county": ["A1", "B1", "B1"],
+            "tenure": ["own", "rent", "rent"],
+        },
+        link="home",
+        protect="member",
+        most_members=1,
+        least=0,
+        nest=["state", "county"],
+        levels={"job": ["x", "y", "z"]},
+        levels_from_data=True,
+        exact=["county", "job", ("units:county", "units:tenure")],
+        adjacency="exchange",
+        mu=1,
+    )
+    assert release.guarantee.tradeoff.mu == 1

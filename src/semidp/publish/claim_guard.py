@@ -23,7 +23,7 @@ from semidp.promise.sensitivity.described_moves import (
     block_from_view,
     list_exchanges,
 )
-from semidp.promise.sensitivity.linked_products import KindSpace
+from semidp.promise.sensitivity.linked_products import KindSpace, find_inhabited_leaves
 from semidp.promise.sensitivity.probes import Nodes, Probes, draw_exchanges, residual_squares
 from semidp.promise.sensitivity.products import ProductSpace
 from semidp.promise.spaces.exchange_blocks import Blocks
@@ -129,8 +129,10 @@ def _find_worst_of_kind(space: KindSpace, sigma2: Mapping[View, Fraction]) -> tu
         staying = _draw_exchanges(space).keep_axes(inherited)
         return _find_worst(space, staying, sigma2)
     worst, until = (0.0, ""), time.monotonic() + _SECONDS
+    # a place with units may be known to have no members
+    lived_in = [find_inhabited_leaves(space.dataspace, axis) for axis in axes]
     for move in list_exchanges(blocks, axes, inherited):
-        draws = draw_placements(move, space.schema.grid.chains, space.inhabited_leaves, _DRAWS)
+        draws = draw_placements(move, space.schema.grid.chains, lived_in, _DRAWS)
         worst = max(worst, _find_worst(space, draws, sigma2))
         if time.monotonic() > until:
             break

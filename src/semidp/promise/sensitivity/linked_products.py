@@ -373,11 +373,11 @@ class KindSpace(ProductSpace):
         """
         kept = []
         for axis, feature in enumerate(self.schema.features):
-            nodes = [_find_inhabited_leaves(self.dataspace, axis)]
+            nodes = [find_inhabited_leaves(self.dataspace, axis)]
             for other in (self.public.members, self.public.units):
                 names = [part.name for part in other.schema.features]
                 if other is not self.dataspace and feature.name in names:
-                    nodes.append(_find_inhabited_leaves(other, names.index(feature.name)))
+                    nodes.append(find_inhabited_leaves(other, names.index(feature.name)))
             kept.append(np.logical_or.reduce(nodes))
         if self.counted == MEMBER and self.public.home is not None and self.public.units.n:
             # counted units have this level, whether anybody lives in them or not
@@ -397,7 +397,7 @@ class KindSpace(ProductSpace):
         return "bounds for linked records"
 
 
-def _find_inhabited_leaves(dataspace: Any, axis: int) -> NDArray[np.bool_]:
+def find_inhabited_leaves(dataspace: Any, axis: int) -> NDArray[np.bool_]:
     structure = Structure.from_dataspace(dataspace)
     return structure.inhabited_nodes(axis, dataspace.schema.grid.full[axis])
 
