@@ -124,3 +124,26 @@ def labels_of(names: list[list[str]], record: list[list[str]]) -> dict[str, str]
     for columns, leaf in zip(names, record, strict=True):
         labels |= dict(zip(columns, leaf, strict=True))
     return labels
+
+
+@pytest.mark.parametrize("adjacency", ["exchange", "worst-case"])
+def test_exact_totals_of_what_derives_from_members_are_not_covered(
+    adjacency: str, tmp_path: Path
+) -> None:
+    """Not everybody can become everybody then; such claims were confirmed once."""
+    zone = feature("zone", "NS")
+    release = linked(
+        [zone, SEX],
+        [zone, SIZE],
+        [margin("zone", [80, 80])],
+        ("zone,sex", "size"),
+        ({"sex": "100", "zone,sex": "100"}, {"size": "100"}),
+        a=2,
+        squared="9",
+        adjacency=adjacency,
+    )
+    assert check.check_release(write(tmp_path / "r", release), 0.1)[0] == "confirmed"
+    release["dataspace"]["units"]["margins"] = [margin("size", [10, 20, 10, 20])]
+    release["plan"]["units"]["exact"] = [["size"]]
+    with pytest.raises(check.NotCovered, match="such exact margins"):
+        check.check_release(write(tmp_path / "r", release), 0.1)

@@ -235,6 +235,7 @@ def test_rules_are_never_below_the_truth_and_listing_is_the_truth() -> None:
 @pytest.mark.parametrize("block", range(4))
 def test_rules_against_listing_of_2000_spaces(block: int) -> None:
     counts = run(range(1000 + 900 * block, 1900 + 900 * block))
+    print(counts)
     assert counts["listing, ball"] + counts["listing, exchange"] >= 500
 
 

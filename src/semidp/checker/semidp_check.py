@@ -864,13 +864,15 @@ def find_linked_reach(spaces, promise):
     handed = sum(meet(depths, own) for depths, _ in blocks)
     is_unit, rule = promise.protect == "unit", "reach, linked files"
     overlap = not are_disjoint(blocks) or (is_unit and not are_disjoint(unit_blocks))
+    # a total of what derives from members ties members together
+    exact = (f.names for s in spaces for d, _ in s.margins for f, k in zip(s.features, d) if k)
+    overlap = overlap or not {*promise.derived}.isdisjoint(itertools.chain(*exact))
     if any(map(has_impossible_cells, spaces)) or overlap or placed > (not is_unit):
         raise NotCovered("linked files with impossible combinations, or such exact margins")
     a, units = 2 + handed, (4 + 2 * handed,) * 3
     if is_unit:
-        q_m, q_u, most, rule = len(blocks), len(unit_blocks), promise.most, "reach, whole units"
-        a = most * (1 + q_m + q_u)
-        units = (1 + q_u, 1 + q_u + most - promise.least, 1 + q_u + most * (1 + q_m))
+        q, p, most, rule = len(blocks), 1 + len(unit_blocks), promise.most, "reach, whole units"
+        a, units = most * (q + p), (p, p + most - promise.least, p + most * (1 + q))
     units = [min(k, spaces[1].n) for k in units]
     return max(promise.a, min(a, spaces[0].n)), tuple(map(max, units, promise.units)), rule
 
@@ -2041,8 +2043,7 @@ class Checker:
 
 def worst_verdict(findings):
     """The most severe verdict of some findings."""
-    verdicts = [CONFIRMED, *(finding.verdict for finding in findings)]
-    return max(verdicts, key=list(EXIT_CODES).index)
+    return max([CONFIRMED, *(each.verdict for each in findings)], key=list(EXIT_CODES).index)
 
 
 def check_release(folder, seconds=10):
