@@ -9,14 +9,14 @@ from pathlib import Path
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 
 import semidp as sd
 
 release = sd.release(
     files("semidp") / "data" / "ucb_admissions.csv",
     sd.table("dept", "gender", "admit"),
-    exact=[("dept", "gender")],
-    levels={"admit": ["Admitted", "Rejected"]},
+    exact=[("dept", "gender"), "admit"],
     count="count",
     mu="0.3",
 )
@@ -41,7 +41,8 @@ for number, (gender, color) in enumerate(zip(genders, ("#8B5A9F", "#0072B2"), st
         axes.annotate(
             f"{total}", (place, total), (0, 2), textcoords="offset points", ha="center", fontsize=7
         )
-axes.bar([], [], fill=False, edgecolor="#777", label="applied: exact")
+# A bar of no rows would stand in the legend in blue.
+axes.add_patch(Rectangle((0, 0), 0, 0, fill=False, edgecolor="#777", label="applied: exact"))
 axes.errorbar([], [], [], fmt="none", ecolor="#222", capsize=3, label="95% of the noise")
 axes.set_xticks(places, [f"Department {dept}" for dept in depts], fontsize=8)
 axes.set_ylabel("applicants")
