@@ -293,8 +293,8 @@ def _warn_alphabetical(
         has_words = not any(label[:1].isdigit() for label in labels)
         if given.get(name) is None and len(labels) > 2 and has_words and labels == sorted(labels):
             warnings.append(
-                f"The levels of {name} are in alphabetical order, which may not be their natural order:"
-                f" give --scores {name}=… in the order above."
+                f"The levels of {name} are in alphabetical order, which may not be their natural"
+                f" order: give --scores {name}=… in the order above."
             )
     return warnings
 
