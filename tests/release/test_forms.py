@@ -5,6 +5,7 @@ release.json.
 import csv
 import io
 import json
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
@@ -216,3 +217,23 @@ def test_disagreements_are_those_of_the_document_on_disk(
     monkeypatch.setattr(release_files, "LISTED", 3)
     released().save(tmp_path / "apart")
     assert command(["show", str(tmp_path / "apart"), "--quiet"]) == 0
+
+
+@pytest.mark.parametrize("listed", [1, 100])
+def test_labels_are_the_same_however_duckdb_is_given_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, listed: int
+) -> None:
+    monkeypatch.setattr(columns, "_LISTED", listed)
+    path, numbers = tmp_path / "x.parquet", {"count": np.arange(12)}
+    labels = {
+        "a": columns.Labels(("f", "m"), 6),
+        "b": columns.Labels(("x", "\u00e4", "z")),
+        "c": columns.Labels(("1", "2"), codes=np.arange(12) % 5 // 3),
+    }
+    columns.write_parquet(path, labels, numbers)
+    written = duckdb.sql(f"SELECT a, b, c FROM '{path}'").fetchall()
+    assert written == list(zip(*(column.column(12) for column in labels.values()), strict=True))
+    assert columns.different_column(path, labels, numbers) is None
+    for name, column in labels.items():
+        other = replace(column, labels=(*column.labels[:-1], "other"))
+        assert columns.different_column(path, {**labels, name: other}, numbers) == name

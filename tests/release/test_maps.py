@@ -22,6 +22,7 @@ from semidp.present.report.sections import (
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.schema.features import Feature
 from semidp.promise.schema.schema import Schema
+from semidp.publish import TableRequest
 from semidp.publish.plotting import estimates_plot, heatmap
 from semidp.publish.presentation import Presentation
 from semidp.publish.results.place_maps import MAP, Outline, PlaceMap
@@ -306,3 +307,11 @@ def test_show_refuses_a_page_before_it_prints(
         assert reason in err
         assert not out
     assert not Path(page).exists()
+
+
+@pytest.mark.parametrize("wards", [60, 61])
+def test_bars_of_many_places_leave_no_empty_heading(wards: int) -> None:
+    feature = Feature("ward", [f"w{number}" for number in range(wards)])
+    plan = semidp.Plan([TableRequest(["ward"], semidp.Budget.zcdp(1))], features=[feature])
+    page = semidp.run(plan, {"ward": ["w1", "w2"] * 50}).report_html()
+    assert ("Counts by ward, the largest first" in page) == (wards == 60)

@@ -8,10 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from semidp import Budget, Feature, InputError, Ledger, Plan, prepare, run
+from semidp import Budget, Feature, InputError, Ledger, Plan, Schema, prepare, run
 from semidp.publish import TableRequest, resources
 from semidp.publish.pipeline import RunOptions
-from semidp.publish.resources import ResourceEstimate, declared_needs, memory_from, memory_limit
+from semidp.publish.resources import (
+    ResourceEstimate,
+    declared_needs,
+    estimate_resources,
+    memory_from,
+    memory_limit,
+)
 from semidp.publish.results.columns import Form
 from semidp.publish.sources.opening import Source, open_source
 from semidp.publish.statistics.tables import request as requests
@@ -97,6 +103,20 @@ def test_the_estimate_of_the_disk_covers_what_is_written(tmp_path: Path) -> None
         release.save(tmp_path / form, form=form)
         written = sum(file.stat().st_size for file in (tmp_path / form).iterdir())
         assert written < ResourceEstimate.from_sizes([40**3], form=form).disk
+
+
+@pytest.mark.parametrize("form", Form)
+def test_long_labels_take_disk_too(tmp_path: Path, form: Form) -> None:
+    levels = [f"{'long ' * 50}{number}" for number in range(4000)]
+    plan = Plan(
+        [TableRequest(["place", "sex"], Budget.zcdp(1))],
+        features=[Feature("place", levels), Feature("sex", "fmx")],
+    )
+    release = run(plan, {"place": levels, "sex": ["f", "m"] * 2000})
+    release.save(tmp_path / "out", form=form)
+    written = sum(file.stat().st_size for file in (tmp_path / "out").iterdir())
+    needs = estimate_resources(plan, Schema(plan.features), form)
+    assert written < needs.disk
 
 
 def test_a_container_has_its_own_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

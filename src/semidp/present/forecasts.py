@@ -484,9 +484,10 @@ def rehearse(plan: Plan, source: Any, options: RunOptions, partition: str | None
     if partition is None:
         prepared = prepare(plan, source, memory=options.memory)
         if plan.units is None:
-            needs = estimate_resources(prepared.plan, prepared.scope.dataspace.schema)
+            schema, form = prepared.scope.dataspace.schema, options.written_as
+            needs = estimate_resources(prepared.plan, schema, form)
         else:
-            needs = linked_needs(prepared.plan, prepared.scope)
+            needs = linked_needs(prepared.plan, prepared.scope, form=options.written_as)
         return DryRun(plan, prepared, needs)
     with open_records(plan, source) as records:
         whole = prepare_parts(plan, records, partition, jobs=options.jobs, memory=options.memory)

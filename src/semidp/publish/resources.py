@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from semidp.errors import InputError
 from semidp.promise.mechanisms.branch_noise import Cut
+from semidp.promise.schema.features import Feature
 from semidp.promise.schema.margins import maximal
 from semidp.promise.schema.schema import Schema, refuse_cells
 from semidp.promise.spaces.dataspace import Dataspace
@@ -40,12 +41,13 @@ PICTURE_BYTES = 165  # where the report draws it, a pixel a cell
 SHARED_BYTES = 115  # where it shares a budget: its residuals are held, too
 KEPT_BYTES = 40  # a cell of every other table: its count, estimate, error and measurement
 JOINT_BYTES = 16  # a cell of the joint table, where one query reads all
-LEVEL_BYTES = 650  # a level: its text in every list and column that names it
+LEVEL_BYTES, LETTER_BYTES = 390, 9  # a level in every list and column that names it; its letters
 DISK_BYTES = {Form.parquet: 48, Form.csv: 160}  # a cell, both files of a table together
 PAGE_DISK, REQUEST_DISK = 10**5, 10**5  # release.json and the report, and what a request adds
 GROUP_DISK = 400  # a group of a statistic: its row in a file, on the page and in a figure
 SHOWN_DISK = 220  # a cell that the page shows
 LISTED_DISK = 50  # a level or an exact total in release.json
+SHORT_LABELS = 30  # letters of a row in CSV that DISK_BYTES has room for
 SHEET_DISK, WORKBOOK_DISK = 100, 50_000  # a cell of a workbook, and the rest of it
 SDMX_DISK = 250  # two observations of a cell
 OUTLINES_DISK = 6  # files as large as the map: itself, and the panels on the page
@@ -99,7 +101,7 @@ class ResourceEstimate:
         joint: int = 0,
         form: Form | None = None,
         fit: int = 0,
-        levels: int = 0,
+        labels: int = 0,
     ) -> "ResourceEstimate":
         """Return what tables take.
 
@@ -111,12 +113,12 @@ class ResourceEstimate:
             The cells of the joint table that they are summed from.
         fit
             The bytes for the fit of one of them, if that is more than for the largest.
-        levels
-            The levels of all features.
+        labels
+            The bytes for the levels of all features.
         """
         each = tuple(sizes)
         cells, largest = sum(each), max(each, default=0)
-        held = KEPT_BYTES * (cells - largest) + LEVEL_BYTES * levels
+        held = KEPT_BYTES * (cells - largest) + labels
         if joint > largest:
             held += JOINT_BYTES * joint
         memory = max(READING_BYTES, BASE_BYTES + max(CELL_BYTES * largest, fit) + held)
@@ -193,18 +195,31 @@ def declared_needs(plan: Plan, form: Form | None = None) -> ResourceEstimate | N
     parts = [schema.restrict(table.features) for table in declared]
     for part in parts:
         refuse_cells(part.shape)
-    levels = sum(len(feature.levels) for feature in plan.features)
-    return ResourceEstimate.from_sizes((part.size for part in parts), form=form, levels=levels)
+    sizes = (part.size for part in parts)
+    return ResourceEstimate.from_sizes(sizes, form=form, labels=_label_bytes(plan.features))
 
 
 def estimate_resources(plan: Plan, schema: Schema, form: Form | None = None) -> ResourceEstimate:
     """Return what a plan takes once the levels are known."""
     sizes = [schema.restrict(table.features).size for table in plan.tables]
     fit = max((_fit_bytes(plan, request.tables, schema) for request in plan.requests), default=0)
-    levels = sum(len(feature.levels) for feature in schema.features)
     joint = schema.size if reads_jointly(schema) else 0
-    whole = ResourceEstimate.from_sizes(sizes, joint, form, fit, levels)
-    return replace(whole, other_disk=_other_disk(plan, schema))
+    labels = _label_bytes(schema.features)
+    whole = ResourceEstimate.from_sizes(sizes, joint, form, fit, labels)
+    return replace(whole, other_disk=_other_disk(plan, schema, form))
+
+
+def _label_bytes(features: Iterable[Feature]) -> int:
+    return sum(
+        LEVEL_BYTES * len(feature.levels) + LETTER_BYTES * _count_letters(feature)
+        for feature in features
+    )
+
+
+def _count_letters(feature: Feature) -> int:
+    """Bytes of the labels of all depths as text."""
+    texts = ("".join(depth.labels) for depth in feature.depths)
+    return sum(len(text.encode(errors="surrogatepass")) for text in texts)
 
 
 def _fit_bytes(plan: Plan, tables: Sequence[Any], schema: Schema) -> int:
@@ -224,8 +239,10 @@ def _fit_bytes(plan: Plan, tables: Sequence[Any], schema: Schema) -> int:
     return (CELL_BYTES if len(tables) == 1 else SHARED_BYTES) * part.size
 
 
-def _other_disk(plan: Plan, schema: Schema) -> int:
-    """Bytes of all files but those of tables: release.json, the report, other statistics."""
+def _other_disk(plan: Plan, schema: Schema, form: Form | None) -> int:
+    """Bytes of all files but those of tables: release.json, the report, other statistics; and of
+    labels that are longer than usual.
+    """
     declared = {name for feature in schema.features for name in feature.names}
     listed = sum(len(feature.levels) for feature in schema.features)
     for margin in plan.invariants:
@@ -235,11 +252,24 @@ def _other_disk(plan: Plan, schema: Schema) -> int:
     shown = [schema.restrict(table.features).size for table in plan.tables]
     disk = PAGE_DISK + LISTED_DISK * listed
     disk += SHOWN_DISK * sum(size for size in shown if size <= FOLDED_CELLS)
+    disk += 2 * sum(map(_count_letters, schema.features))
+    for table, size in zip(plan.tables, shown, strict=True):
+        if (form or choose_form((), size)) is Form.csv:
+            disk += 2 * size * max(0, _count_row_letters(schema, table.features) - SHORT_LABELS)
     for request in plan.requests:
         disk += REQUEST_DISK
         if request.features and not request.tables and declared.issuperset(request.features):
             disk += GROUP_DISK * schema.restrict(request.features).size
     return disk
+
+
+def _count_row_letters(schema: Schema, names: Sequence[str]) -> int:
+    """Bytes of the labels of a row, on average."""
+    letters = 0
+    for feature in schema.restrict(names).features:
+        for labels in feature.label_columns():
+            letters += len("".join(labels).encode(errors="surrogatepass")) // max(1, len(labels))
+    return letters
 
 
 def count_part_cells(schema: Schema, cut: Cut, tables: Sequence[Any]) -> NDArray[np.int64]:
@@ -350,7 +380,7 @@ def refuse_map(places: PlaceMap, dataspace: Dataspace) -> None:
     for kind in dataspace.kinds:
         for feature in dataspace.for_kind(kind).schema.features:
             # A nested feature may be drawn at any of its depths.
-            for labels in zip(*feature.paths(), strict=True):
+            for labels in feature.label_columns():
                 if places.names_most(list(dict.fromkeys(labels))):
                     return
     raise InputError(

@@ -10,6 +10,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 from attrs import evolve
@@ -506,16 +507,16 @@ def lookalikes(schema: Schema) -> tuple[str, ...]:
     return tuple(said)
 
 
-def _levels_by_depth(feature: Feature) -> list[tuple[str, Sequence[str]]]:
+def _levels_by_depth(feature: Feature) -> list[tuple[str, tuple[str, ...]]]:
     """Return the distinct labels at each depth of a feature."""
-    columns: Iterable[Sequence[str]] = zip(*feature.paths(), strict=True)
-    levels: list[tuple[str, Sequence[str]]] = []
-    for name, column in zip(feature.names, columns, strict=True):
+    levels: list[tuple[str, tuple[str, ...]]] = []
+    for name, column in zip(feature.names, feature.label_columns(), strict=True):
         levels.append((name, tuple(dict.fromkeys(column))))
     return levels
 
 
-def _alike(levels: Sequence[str]) -> list[tuple[str, str]]:
+@lru_cache(maxsize=8)  # asked before the charge and for the report
+def _alike(levels: tuple[str, ...]) -> list[tuple[str, str]]:
     """Return pairs of levels that a reader would take for the same, the first two of each group."""
     groups: dict[object, list[str]] = {}
     for level in levels:

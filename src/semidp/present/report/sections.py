@@ -185,17 +185,14 @@ def _extend_sides(numbers: Sequence[float], shades: Shades) -> str:
     return "min" if below else "max" if above else "neither"
 
 
-def sorted_bars(panel: PlaceValues, what: str) -> Figure | None:
-    """Draw one estimate a place as a bar, the largest first, with two standard errors; None for too
-    many.
+def sorted_bars(panel: PlaceValues, what: str) -> Figure:
+    """Draw one estimate a place as a bar, the largest first, with two standard errors.
 
     >>> panel = PlaceValues("", {"a": 3.0, "b": 9.0}, {"a": 1.0, "b": 1.0}, frozenset({"a"}))
     >>> [text.get_text() for text in sorted_bars(panel, "count").axes[0].get_yticklabels()]
     ['b', 'a']
     """
     labels = [label for label, value in panel.values.items() if np.isfinite(value)]
-    if not 2 < len(labels) + 1 <= _MOST_BARS + 1:
-        return None
     labels.sort(key=lambda label: -panel.values[label])
     values = [panel.values[label] for label in labels]
     reach = [2 * panel.errors[label] for label in labels]
@@ -328,6 +325,9 @@ def _bars_section(title: str, columns: Columns) -> Section | None:
     (heading,) = columns.labels
     if "estimate" not in columns.numbers:
         # Statistics of groups have a picture of their own.
+        return None
+    bars = np.count_nonzero(np.isfinite(columns.numbers["estimate"]))
+    if not 2 <= bars <= _MOST_BARS:
         return None
     (panel,) = _panels(columns, heading, "estimate")
     capitalised = f"{title[:1].upper()}{title[1:]}"

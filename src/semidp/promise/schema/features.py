@@ -367,12 +367,16 @@ class Feature:
         >>> Feature.from_paths(["state", "county"], [("a", "x"), ("b", "z")]).paths()
         [('a', 'x'), ('b', 'z')]
         """
-        columns = []
-        for depth in self.depths:
+        return list(zip(*self.label_columns(), strict=True))
+
+    def label_columns(self) -> list[Sequence[str]]:
+        """Return the labels of all leaves, depth by depth."""
+        columns: list[Sequence[str]] = []
+        for depth in self.above:
             labels = np.array(depth.labels, dtype=object)
             sizes = np.diff((*depth.starts, len(self.levels)))
             columns.append(np.repeat(labels, sizes).tolist())
-        return list(zip(*columns, strict=True))
+        return [*columns, self.levels]
 
     def codes(self, values: ArrayLike) -> NDArray[np.intp]:
         """Return the position of each value among the levels; refuse missing and unknown values.
@@ -443,10 +447,10 @@ class Feature:
         return self.in_bins(np.searchsorted(self.edges, numbers, side="right") - 1)
 
     def _encode_levels(self, values: NDArray[Any]) -> NDArray[np.intp]:
-        if values.dtype == object:
-            values = np.array([level_text(value) for value in values], dtype=str)
-        # Each distinct value is looked up once, however many records have it.
-        distinct, inverse = np.unique(values, return_inverse=True)
+        distinct, inverse = values, None
+        if values.dtype != object:
+            # Each distinct value is looked up once, however many records have it.
+            distinct, inverse = np.unique(values, return_inverse=True)
         position = {level: code for code, level in enumerate(self.levels)}
         texts = [level_text(value) for value in distinct]
         if set(self.levels) - {self.null_level} == set(TRUTH):
@@ -457,7 +461,7 @@ class Feature:
             ]
         positions = [position.get(text, -1) for text in texts]
         codes = np.array(positions, dtype=np.intp)
-        return codes[inverse] if len(distinct) else np.zeros(0, dtype=np.intp)
+        return codes if inverse is None else codes[inverse]
 
     def to_json(self) -> dict[str, Any]:
         """Return the feature as plain values; `from_json` reads them back.

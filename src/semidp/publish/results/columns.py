@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 Answer = TypeVar("Answer")
 
 _NUMBERS = ("BIGINT", "DOUBLE")
+# From more labels on, DuckDB is given one a row: it copies a list of labels for every 2,048 rows.
+_LISTED = 10_000
 _READERS = {
     ".csv": "read_csv_auto",
     ".tsv": "read_csv_auto",
@@ -69,13 +71,19 @@ class Labels:
 
     def column(self, rows: int, start: int = 0) -> NDArray[np.object_]:
         """Return the labels of so many rows."""
+        numbers: NDArray[np.integer]
         if self.codes is None:
-            places = np.arange(start, start + rows)
-            numbers: NDArray[np.integer] = places // self.stride % len(self.labels)
+            numbers = np.arange(start, start + rows, dtype=_row_type(start + rows))
+            numbers //= self.stride
+            numbers %= len(self.labels)
         else:
             numbers = self.codes[start : start + rows]
         labels = np.array(self.labels, dtype=object)
         return np.asarray(labels[numbers])
+
+
+def _row_type(rows: int) -> type[np.int32] | type[np.int64]:
+    return np.int32 if rows < 2**31 else np.int64
 
 
 def write_parquet(
@@ -231,6 +239,10 @@ def _copy(
     selected: list[str] = []
     held: dict[str, NDArray[Any]] = {}
     for place, (name, column) in enumerate(labels.items()):
+        if len(column.labels) > _LISTED:
+            held[f"label_{place}"] = column.column(rows)
+            selected.append(f"label_{place} AS {quoted_name(name)}")
+            continue
         listed = f"getvariable('labels_{place}')"
         # Of an enumerated type, labels are written as they are numbered, and nothing looks at their
         # letters again.
@@ -247,8 +259,7 @@ def _copy(
     for place, (name, numbers) in enumerate(columns.items()):
         held[f"column_{place}"] = np.ascontiguousarray(numbers)
         selected.append(f"column_{place} AS {quoted_name(name)}")
-    number_type = np.int32 if rows < 2**31 else np.int64
-    held["number"] = np.arange(rows, dtype=number_type)
+    held["number"] = np.arange(rows, dtype=_row_type(rows))
     connection.register("cells", held)
     query = f"SELECT {', '.join(selected)} FROM cells"
     connection.execute(f"COPY ({query}) TO {quoted_text(str(path))} (FORMAT parquet)")
@@ -268,8 +279,11 @@ def _different(
     columns: Mapping[str, NDArray[Any]],
 ) -> str | None:
     codes: dict[str, NDArray[Any]] = {}
+    rows_expected = len(next(iter(columns.values())))
     for place, column in enumerate(labels.values()):
-        if column.codes is not None:
+        if len(column.labels) > _LISTED:
+            codes[f"label_{place}"] = column.column(rows_expected)
+        elif column.codes is not None:
             codes[f"code_{place}"] = column.codes.astype(np.int32)
     if codes:
         connection.register("codes", codes)
@@ -284,15 +298,19 @@ def _different(
     if names != expected:
         return next((name for name in expected if name not in names), "file_row_number")
     for place, (name, column) in enumerate(labels.items()):
-        connection.execute(f"SET VARIABLE labels_{place} = ?", [list(column.labels)])
-        joined = ""
-        code = f"(row // {column.stride}) % {len(column.labels)}"
-        if column.codes is not None:
-            joined = " POSITIONAL JOIN codes"
+        joined = " POSITIONAL JOIN codes"
+        if len(column.labels) > _LISTED:
+            label = f"label_{place}"
+        else:
+            connection.execute(f"SET VARIABLE labels_{place} = ?", [list(column.labels)])
             code = f"code_{place}"
+            if column.codes is None:
+                joined = ""
+                code = f"(row // {column.stride}) % {len(column.labels)}"
+            label = _label_coded(place, code)
         selected = f"CAST({quoted_name(name)} AS VARCHAR) AS label, file_row_number AS row"
         rows = f"(SELECT {selected} FROM {source})"
-        differs = f"label IS DISTINCT FROM {_label_coded(place, code)}"
+        differs = f"label IS DISTINCT FROM {label}"
         query = f"SELECT count(*) FROM {rows}{joined} WHERE {differs}"
         (differences,) = connection.execute(query).fetchone()
         if differences:
@@ -446,8 +464,7 @@ class Columns:
         stride = schema.size
         for feature in schema.features:
             stride //= len(feature.levels)
-            depths = zip(*feature.paths(), strict=True)
-            labels += [Labels(depth, stride) for depth in depths]
+            labels += [Labels(column, stride) for column in feature.label_columns()]
         named = dict(zip(schema.names, labels, strict=True))
         flat = {name: column.reshape(-1) for name, column in numbers.items()}
         return cls(named, flat, meanings or {})
