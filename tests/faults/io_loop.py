@@ -77,6 +77,7 @@ KEPT_FILES, KEPT_FOLDERS = (
     ("first", "second"),
 )
 _SCRAP = re.compile(r"\.[0-9a-f]{8}(?=$|/|\.old)")
+_SECONDS = re.compile(rb"after [\d.]+ s")  # in a log
 _REASON = re.compile("|".join(map(os.strerror, CODES)), re.IGNORECASE)
 
 
@@ -463,12 +464,12 @@ def judge(
 
 
 def _hash_tree(folder: Path) -> str:
-    """Hash of all files and their names; scraps have random names."""
+    """Hash of all files and their names, but for times in a log; scraps have random names."""
     digest = hashlib.sha256()
     for path in sorted(folder.rglob("*")):
         name = str(path.relative_to(folder))
         if name.partition("/")[0] not in (*KEPT_FILES, *KEPT_FOLDERS):
-            content = path.read_bytes() if path.is_file() else b"folder"
+            content = _SECONDS.sub(b"", path.read_bytes()) if path.is_file() else b"folder"
             digest.update(f"{_SCRAP.sub('.scrap', name)}\0{len(content)}\0".encode() + content)
     return digest.hexdigest()
 
