@@ -22,6 +22,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from semidp.assess.adjacent_datasets import datasets
+from semidp.cli.resume import explain_unclaimed
 from semidp.errors import BudgetExceeded, InputError, Refused
 from semidp.promise.accounting import ledger as ledger_module
 from semidp.promise.accounting.account import find_disagreement, fits
@@ -632,6 +633,23 @@ def test_a_damaged_ledger_is_a_sentence(path: Path) -> None:
         except (InputError, Refused):
             refused += 1
     assert refused > 100
+
+
+@pytest.mark.parametrize("key", ["session", "measured", "place", None])
+@pytest.mark.parametrize("wrong", [[], {}, 1, True, "", "/", "a\0b", None])
+def test_a_damaged_run_of_a_ledger_is_a_sentence(path: Path, key: str | None, wrong: Any) -> None:
+    book = Ledger.create(path, Budget.zcdp(1))
+    book.charge(semi(zcdp("0.1")), "one", (), Session(place=str(path.with_name("out"))))
+    document = json.loads(path.read_text())
+    (run,) = document["runs"].values()
+    if key is None:
+        document["runs"]["another"] = wrong
+    else:
+        run[key] = wrong
+    path.write_text(json.dumps(document))
+    for ask in (explain_unclaimed, Ledger.account, lambda book: book.write_off("out")):
+        with contextlib.suppress(InputError):
+            ask(Ledger(path))
 
 
 def places(value: Any) -> Iterator[tuple[Any, ...]]:

@@ -10,7 +10,7 @@ combination, a check, and what finishes or discards a run that ended early. Afte
 - what had been measured is published then, byte by byte.
 
 `make test` tries a few accesses. `make test-long` lets every access fail, in one or two of fifteen
-ways in turn; SEMIDP_IO_SHARE=1 tries all fifteen for each, which takes about 20 minutes of a core.
+ways in turn; SEMIDP_IO_SHARE=1 tries all fifteen for each, which takes about 40 minutes of a core.
 """
 
 import errno

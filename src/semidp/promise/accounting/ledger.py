@@ -446,15 +446,19 @@ def _read_charges(
     """
     charged: _Charged = {}
     head, of_series = _genesis(document), document.get("series") is not None
+    runs = document.get("runs", {})
+    for run in runs.values():
+        texts = run["session"], run["measured"] or "", run.get("place", "out")
+        is_text = all(isinstance(text, str) for text in texts)
+        if not is_text or "\0" in texts[-1] or not Path(texts[-1]).name:
+            raise TypeError("a run has its latest session, what it measured, and its folder")
     for number, entry in enumerate(document["charges"], start=1):
         head = _head(head, entry)
         if entry["head"] != head:
             raise InputError(
                 f"{path} was changed: charge {number} does not follow from what is before it"
             )
-        run = document.get("runs", {}).get(entry.get("nonce"))
-        if run is not None and not {"session", "measured"} <= {*run}:
-            raise TypeError("a run has its latest session, and what it measured")
+        run = runs.get(entry.get("nonce"))
         named = None if run is None else {**run, "name": entry["nonce"]}
         charge = replace(Charge.from_entry(entry, spaces), run=named)
         if (charge.periods is not None) != of_series:
