@@ -22,7 +22,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from semidp.assess.adjacent_datasets import datasets
-from semidp.cli.resume import explain_unclaimed
+from semidp.cli.release import explain_unclaimed
 from semidp.errors import BudgetExceeded, InputError, Refused
 from semidp.promise.accounting import ledger as ledger_module
 from semidp.promise.accounting.account import find_disagreement, fits

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from semidp.errors import InputError
 from semidp.promise.mechanisms.branch_noise import Cut
-from semidp.promise.schema.features import Feature
+from semidp.promise.schema.features import Feature, list_labels
 from semidp.promise.schema.margins import maximal
 from semidp.promise.schema.schema import Schema, refuse_cells
 from semidp.promise.spaces.dataspace import Dataspace
@@ -267,7 +267,7 @@ def _count_row_letters(schema: Schema, names: Sequence[str]) -> int:
     """Bytes of the labels of a row, on average."""
     letters = 0
     for feature in schema.restrict(names).features:
-        for labels in feature.label_columns():
+        for labels in list_labels(feature):
             letters += len("".join(labels).encode(errors="surrogatepass")) // max(1, len(labels))
     return letters
 
@@ -380,7 +380,7 @@ def refuse_map(places: PlaceMap, dataspace: Dataspace) -> None:
     for kind in dataspace.kinds:
         for feature in dataspace.for_kind(kind).schema.features:
             # A nested feature may be drawn at any of its depths.
-            for labels in feature.label_columns():
+            for labels in list_labels(feature):
                 if places.names_most(list(dict.fromkeys(labels))):
                     return
     raise InputError(

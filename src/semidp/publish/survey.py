@@ -25,7 +25,7 @@ from semidp.errors import (
 )
 from semidp.promise.guarantee import Scope
 from semidp.promise.mechanisms.branch_noise import Cut
-from semidp.promise.schema.features import SIZE, Feature, Nest
+from semidp.promise.schema.features import SIZE, Feature, Nest, list_labels
 from semidp.promise.schema.outcome import answered_column
 from semidp.promise.schema.schema import Schema, no_column, refuse_cells
 from semidp.promise.sensitivity.outcome_spaces import outcome_adjacency, outcome_exchange
@@ -510,7 +510,7 @@ def lookalikes(schema: Schema) -> tuple[str, ...]:
 def _levels_by_depth(feature: Feature) -> list[tuple[str, tuple[str, ...]]]:
     """Return the distinct labels at each depth of a feature."""
     levels: list[tuple[str, tuple[str, ...]]] = []
-    for name, column in zip(feature.names, feature.label_columns(), strict=True):
+    for name, column in zip(feature.names, list_labels(feature), strict=True):
         levels.append((name, tuple(dict.fromkeys(column))))
     return levels
 

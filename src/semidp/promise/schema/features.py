@@ -367,16 +367,7 @@ class Feature:
         >>> Feature.from_paths(["state", "county"], [("a", "x"), ("b", "z")]).paths()
         [('a', 'x'), ('b', 'z')]
         """
-        return list(zip(*self.label_columns(), strict=True))
-
-    def label_columns(self) -> list[Sequence[str]]:
-        """Return the labels of all leaves, depth by depth."""
-        columns: list[Sequence[str]] = []
-        for depth in self.above:
-            labels = np.array(depth.labels, dtype=object)
-            sizes = np.diff((*depth.starts, len(self.levels)))
-            columns.append(np.repeat(labels, sizes).tolist())
-        return [*columns, self.levels]
+        return list(zip(*list_labels(self), strict=True))
 
     def codes(self, values: ArrayLike) -> NDArray[np.intp]:
         """Return the position of each value among the levels; refuse missing and unknown values.
@@ -531,6 +522,16 @@ class Feature:
 
 
 _NEST_KEYS = ("nest", "tree", "lookup", "names")
+
+
+def list_labels(feature: Feature) -> list[Sequence[str]]:
+    """Return the labels of all leaves, depth by depth."""
+    columns: list[Sequence[str]] = []
+    for depth in feature.above:
+        labels = np.array(depth.labels, dtype=object)
+        sizes = np.diff((*depth.starts, len(feature.levels)))
+        columns.append(np.repeat(labels, sizes).tolist())
+    return [*columns, feature.levels]
 
 
 @frozen

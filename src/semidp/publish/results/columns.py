@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 from semidp.errors import InputError, SemidpError
 from semidp.promise.documents import LARGEST, digest, read_plain
 from semidp.promise.progress import Progress, silent
+from semidp.promise.schema.features import list_labels
 from semidp.promise.schema.schema import Schema
 from semidp.publish.results.texts import row_texts
 from semidp.publish.sources.contract import quietly
@@ -464,7 +465,7 @@ class Columns:
         stride = schema.size
         for feature in schema.features:
             stride //= len(feature.levels)
-            labels += [Labels(column, stride) for column in feature.label_columns()]
+            labels += [Labels(column, stride) for column in list_labels(feature)]
         named = dict(zip(schema.names, labels, strict=True))
         flat = {name: column.reshape(-1) for name, column in numbers.items()}
         return cls(named, flat, meanings or {})
