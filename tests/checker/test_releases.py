@@ -73,6 +73,8 @@ PLANS = {
     "distribution": "--group sex --distribution days --bounds days=0,30 --exact sex --mu 1",
     "distribution, exchange": f"--group sex --group region --distribution days --bounds days=0,30 {BALL} --rho 1 --adjacency exchange",
     "distribution, epsilon": "--group sex --distribution days --bounds days=0,30 --line days=5 --exact sex --epsilon 2",
+    "bins with a last edge": "--table sex,days --bins days=0,10,30 --exact sex --mu 1",
+    "bins without ends": "--table sex,days --bins days=,10,20, --exact sex --mu 1",
     "private answers": "--group sex --mean pay --bounds pay=0,50 --missing pay=private --exact sex --mu 1",
     "private answers, epsilon": "--group sex --mean pay --bounds pay=0,50 --missing pay=private --exact sex --epsilon 1",
     "exact answers": "--group sex --mean pay --bounds pay=0,50 --missing pay=exact --rho 1",
@@ -102,6 +104,7 @@ PLANS = {
 
 QUICK = (
     *("two-way, rho", "nested product", "quantiles, epsilon", "private answers"),
+    *("bins with a last edge", "bins without ends"),
     *("regression", "odds ratio", "whole units"),
 )
 """What `make test` carries out."""

@@ -358,8 +358,8 @@ def read_feature(entry):
     """A feature from its tree, levels or bins; `finer` has the labels of an outcome below them."""
     if "tree" in entry:
         return Feature(entry["nest"], list_paths(entry["tree"]))
-    # every edge begins a bin, but for an open end
-    labels = [f"from {edge}" for edge in entry.get("bins", ()) if edge != "inf"]
+    # every edge but the last begins a bin
+    labels = [f"from {edge}" for edge in entry.get("bins", ())[:-1]]
     names, leaves = (entry["name"],), [(label,) for label in labels or entry["levels"]]
     if (entry.get("null_level"),) not in [(None,), *leaves]:
         leaves.append((entry["null_level"],))
