@@ -390,7 +390,7 @@ def test_a_kill_in_the_middle(
     (tmp_path / "site" / "sitecustomize.py").write_text(
         "import importlib, os, signal\nfrom pathlib import Path\nimport semidp.cli\nnames ="
         " 'publish.pipeline', 'publish.statistics.tables.published', 'present.report.report_page',"
-        " 'publish.results.cells'\npipeline, published, report, cells ="
+        " 'publish.results.columns'\npipeline, published, report, cells ="
         " (importlib.import_module(f'semidp.{name}') for name in names)\ndef die(*words, **named): os.kill(os.getpid(), signal.SIGKILL)\ndef"
         " half(path, data):\n    with open(path, 'wb') as file: file.write(data[: len(data) //"
         f" 2])\n    die()\n{DEATHS[moment]}\n"
@@ -580,7 +580,7 @@ BAD_WORDS = [
     (("--mu", "1e400"), "at most 1e15"),
     (("--rho", "1", "--table", ""), "list of names"),
     (("--rho", "1", "--levels", "sex=f,m", "--levels", "sex=f"), "twice"),
-    (("--rho", "1", "--levels", "regoin=north,south,west"), "in use are sex, region"),
+    (("--rho", "1", "--levels", "regoin=north,south,west"), "in use: sex, region"),
     (("--rho", "1", "--format", "xml"), "'xml' is not one of"),
     (("--rho", "1", "--ledger", "people.csv"), "does not hold a ledger"),
 ]

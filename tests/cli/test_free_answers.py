@@ -124,7 +124,7 @@ def test_a_release_is_modelled(here: Semidp) -> None:
     assert -3 < document["coefficients"][-1]["estimate"] < -2  # the true table has -2.42
     for formula, why in (
         ("survived", "is no model"),
-        ("class ~ sex", "two levels"),
+        ("class ~ sex", "logistic model has two"),
         ("town ~ sex", "no table with"),
     ):
         refused = here("model", "ship", formula)

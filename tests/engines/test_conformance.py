@@ -232,7 +232,7 @@ def test_bins_of_words_are_refused(engine: Engine, refused: Refused) -> None:
         source.counts(Schema((Feature("age", bins=(0, 18, 65)),)))
     refused(
         caught.value,
-        "feature 'age' has bins but its values are not all|column 'age' does not hold numbers",
+        "the values of 'age' are not all numbers|column 'age' does not hold numbers",
     )
 
 
@@ -241,7 +241,7 @@ def test_bins_of_dates_are_refused(engine: Engine, records: Records, refused: Re
         engine(records).counts(Schema((Feature("day", bins=(0, 18, 65)),)))
     refused(
         caught.value,
-        "feature 'day' has bins but its values are not all|column 'day' does not hold numbers",
+        "the values of 'day' are not all numbers|column 'day' does not hold numbers",
     )
 
 

@@ -151,7 +151,7 @@ def test_designs_check_themselves():
         ),
         (
             lambda: Design.from_schema(schema, [], scores={"arm": [0, 1, 2]}),
-            "a score for each of its 2 levels",
+            "a score for each level",
         ),
         (
             lambda: linear_regression(trial(), DAYS, Budget.gdp(1), []),

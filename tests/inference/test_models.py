@@ -203,7 +203,7 @@ def test_what_has_no_model_is_refused() -> None:
     release = released()
     for formula, settings, why in (
         ("town ~ sex", {}, "no table with"),
-        ("ward ~ sex", {}, "two levels"),
+        ("ward ~ sex", {}, "logistic model has two"),
         ("ill ~ 1", {}, "at least one"),
         ("ill ~ sex", {"level": 95}, "between 0 and 1"),
         ("ill ~ sex", {"against": "ill ~ ward"}, "not a smaller model"),

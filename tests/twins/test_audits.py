@@ -26,6 +26,6 @@ def test_the_audit_tries_carriers_with_another_leaf(is_wrong, monkeypatch):
     case = CLAIMS["1a"]()
     assert case.run(case.town, 1).document
     noise = made[-1]
-    pair = worst_linked_pair(noise.space, noise.members.sigma2, noise.units.sigma2)
     claimed = float(noise.precision)
+    pair = worst_linked_pair(noise.space, noise.members.sigma2, noise.units.sigma2, claimed)
     assert pair.cost == pytest.approx(2 * claimed if is_wrong else claimed, rel=0.01)

@@ -350,7 +350,8 @@ def estimates_plot(
         margin = 0.06 * (high - low) or 0.5
         for marker, edge in (("<", low - margin), (">", high + margin)):
             beyond = np.flatnonzero(~usual & (abs(edge - np.asarray(values)) < reach))
-            axes.plot([edge] * len(beyond), beyond, marker, color=BLUE, clip_on=False)
+            if beyond.size:
+                axes.plot([edge] * len(beyond), beyond, marker, color=BLUE, clip_on=False)
         if not usual.all():
             axis = f"{axis} (an arrow: the bar goes on)"
         for bound in bounds or ():

@@ -254,8 +254,8 @@ class ReportWords(AdjacencyWords):
 
     >>> from semidp.promise.spaces.protection import ChangedUnits, Protection
     >>> BallReport(6, Protection("household", 3, "members"), ChangedUnits(2, 4, 5)).used
-    'a = 6, one household with up to 3 members; 5 households (own features of 2, own features or
-    size of 4)'
+    'a = 6, one household with up to 3 members; 5 households (at most 4 of these households in their
+    own features or size, 2 in their own features)'
     """
 
     @property

@@ -479,8 +479,8 @@ def lookalikes(schema: Schema) -> tuple[str, ...]:
     ...     Schema([Feature("region", ["north", " north", "1", "1.0", "Total"])])
     ... ):
     ...     print(sentence)
-    Levels of region look alike: ' north' and 'north', '1' and '1.0'; one of each is a slip,
-    perhaps.
+    Levels of region look alike: ' north' and 'north', '1' and '1.0'; perhaps one of each is a
+    typing error.
     A level of region is called 'Total': a row that adds up others would count people twice.
     >>> lookalikes(Schema([Feature("sex", ["f", "m"]), Feature("code", ["01", "1a"])]))
     ()

@@ -74,8 +74,8 @@ def advise_numbers(column: str) -> str:
     change exact counts.
     """
     return (
-        "write numbers as 1200, 12.5 or 1e3, without separators, percent signs and units, and leave"
-        f" missing ones empty; or say how numbers are written (⟨read_as {column}=1.234,5⟩) or"
+        "write numbers as 1200, 12.5 or 1e3, without separators, percent signs and units (an empty"
+        f" cell is a missing value); or say how numbers are written (⟨read_as {column}=1.234,5⟩) or"
         " which codes stand for missing values (⟨na NA,-9⟩)"
     )
 

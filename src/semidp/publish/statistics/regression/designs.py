@@ -192,7 +192,7 @@ def _factor(schema: Schema, name: str, coding: Coding) -> list[Column]:
 def _score_column(schema: Schema, name: str, scores: Sequence[Number]) -> Column:
     levels = schema.restrict([name]).features[0].levels
     if len(scores) != len(levels):
-        raise InputError(f"feature {name!r} needs a score for each of its {len(levels)} levels")
+        raise InputError(f"feature {name!r} needs a score for each level ({len(levels)} in all)")
     meaning = f"a score of {name!r}"
     return Column(name, (name,), tuple(exact(score, meaning) for score in scores))
 
