@@ -28,4 +28,4 @@ def test_the_audit_tries_carriers_with_another_leaf(is_wrong, monkeypatch):
     noise = made[-1]
     claimed = float(noise.precision)
     pair = worst_linked_pair(noise.space, noise.members.sigma2, noise.units.sigma2, claimed)
-    assert pair.cost == pytest.approx(2 * claimed if is_wrong else claimed, rel=0.01)
+    assert pair.share == pytest.approx(2 if is_wrong else 1, rel=0.01)
