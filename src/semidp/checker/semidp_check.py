@@ -2091,10 +2091,10 @@ def to_lines(verdict, findings):
     texts = [f"stated {whole.stated[0]}"] if whole.stated else []
     texts += [f"proved {whole.proved}"] if whole.proved else []
     lines = [verdict + ": " + "; ".join([*texts, reason] if reason else texts)]
-    for finding in findings:
-        ratio = f" (ratio {finding.find_ratio():.4g})" if finding.find_ratio() else ""
-        lines.append(f"  {finding.name}: {finding.verdict}, proved {finding.proved}{ratio}")
-        lines += [f"    {text}" for text in finding.list_texts()]
+    for each in findings:
+        ratio = f" (ratio {each.find_ratio():.4g})" if each.find_ratio() else ""
+        lines.append(f"  {each.name}: {each.verdict}, proved {each.proved or 'nothing'}{ratio}")
+        lines += [f"    {text}" for text in each.list_texts()]
     for finding in [finding for finding in findings if finding.pair][:1]:
         lines.append(f"pair: two datasets told apart better than {finding.name} states")
         pairs = zip(finding.pair.before, finding.pair.after)
