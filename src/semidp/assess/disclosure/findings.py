@@ -39,6 +39,7 @@ from semidp.publish.survey import read_schema
 
 _MOST_FEATURES = 3
 """Of a group and its value, where all combinations of features would be too many."""
+_SHOWN = 3  # statements in the text of a review
 LISTED = 1_000
 """So many statements are listed with their proofs; all are counted."""
 
@@ -547,7 +548,7 @@ class TotalChange:
         }
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Disclosure:
     """What published numbers give away by themselves.
 
@@ -576,8 +577,11 @@ class Disclosure:
     ... )
     >>> found.reveals
     True
-    >>> print(found.statements[0].proof[-1])
+    >>> print(found)
+    certain: 4 everybody
     So all 5 in (ill n) have ward B.
+    So all 5 in (ward B) have ill n.
+    So all 7 in (ill y) have ward A.
     """
 
     counts: PublishedCounts
@@ -648,6 +652,12 @@ class Disclosure:
 
     def _name(self, view: View) -> str:
         return str(Margin(*self.counts.schema.list_view_names(view)))
+
+    def __repr__(self) -> str:
+        """How many statements are certain, and the worst ones in words."""
+        numbers = ", ".join(f"{count} {kind}" for kind, count in self.numbers.items() if count)
+        worst = [statement.proof[-1] for statement in self.statements[:_SHOWN]]
+        return "\n".join([f"certain: {numbers or 'nothing'}", *worst])
 
     def to_json(self) -> dict[str, Any]:
         """Return everything as plain values."""
