@@ -92,10 +92,10 @@ def release(
         foreseen.refuse_memory(running.memory)
     with progress_bar(printing.quiet) as progress, open_data(settings, plan, data) as source:
         if settings["dry_run"]:
-            found = rehearse(plan, source, running, settings["partition"])
+            rehearsal = rehearse(plan, source, running, settings["partition"])
             if approval is not None:
-                approval.check_totals(found.prepared.scope.dataspace)
-            _print_dry_run(found, printing)
+                approval.check_totals(rehearsal.prepared.scope.dataspace)
+            _print_dry_run(rehearsal, printing)
             return
         # Opened after the dry run has left, which charges nothing.
         running = replace(

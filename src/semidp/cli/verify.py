@@ -286,7 +286,7 @@ def check_approval(
     asked, held = o.read_plan_file(plan, "PLAN", {})
     approval.check_plan(asked, Given(held))
     rows = [("approved", f"{plan}, by the key {key}")]
-    found: dict[str, Any] = {"plan": str(plan), "key": str(key), "release": None}
+    document: dict[str, Any] = {"plan": str(plan), "key": str(key), "release": None}
     if release is not None:
         done = load_consistent(Release, release)
         if not done.private:
@@ -294,9 +294,9 @@ def check_approval(
                 f"{release} is not private: an approved plan is carried out with secret noise"
             )
         approval.check_release(asked, done.plan, done.scope, by_parts=done.partition is not None)
-        found["release"] = str(release)
+        document["release"] = str(release)
         rows.append(("follows", f"{release}: its plan and its exact totals are those approved"))
     if printing.json:
-        print_json({"approved": True, **found})
+        print_json({"approved": True, **document})
     else:
         print_rows(rows)

@@ -293,8 +293,8 @@ def compare_releases(
         raise InputError("two of these releases are of the same period: name them apart")
     readings, reasons = [], dict[str, str]()
     for release in releases:
-        found, left = _read_release(release)
-        readings.append(found)
+        results, left = _read_release(release)
+        readings.append(results)
         reasons |= left
     for name in dict.fromkeys(name for one in readings for name in one):
         having = [when for when, one in zip(called, readings, strict=True) if name in one]
@@ -345,8 +345,8 @@ def _compare(
     test, exact = None, np.zeros(len(shared), dtype=bool)
     if before.errors is None or after.errors is None:
         # Each interval fails with 1 - its level; both hold at once with what is left.
-        own = [level if one.errors is not None else one.level for one in (before, after)]
-        kept = max(sum(own) - 1, 0.0)
+        levels = [level if one.errors is not None else one.level for one in (before, after)]
+        kept = max(sum(levels) - 1, 0.0)
         ends = before.intervals(places[0], level), after.intervals(places[1], level)
         lower, upper = ends[1][0] - ends[0][1], ends[1][1] - ends[0][0]
     else:

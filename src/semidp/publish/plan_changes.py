@@ -454,10 +454,10 @@ def _refuse_unknown(choices: Mapping[str, str], used: set[str], plan: Plan) -> N
             )
         if column not in used:
             columns = sorted(used - {""})
-            others = ""
+            advice = ""
             if column in plan.names:
-                others = f" (for a feature, ⟨null_level {column}=unknown⟩ counts missing values)"
+                advice = f" (for a feature, ⟨null_level {column}=unknown⟩ counts missing values)"
             raise InputError(
                 f"{column!r} is not the private column of a statistic"
-                f"{did_you_mean(column, columns)}: leave ⟨missing {column}={choice}⟩ out{others}"
+                f"{did_you_mean(column, columns)}: leave ⟨missing {column}={choice}⟩ out{advice}"
             )

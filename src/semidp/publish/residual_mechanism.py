@@ -264,20 +264,20 @@ class ResidualMechanism(ResidualNoise, SharedNoise):
         weights
             How much the variance of each table counts; all alike unless given.
         objective
-            What is minimised.
+            What is minimized.
         joint
             Whether the exact joint sensitivity is used where it can be found.
         """
         workload = Workload.from_weights(space, weights, objective)
-        found, saved = cls.from_noise(space, closed_form(workload), precision, law), 0.0
+        best, saved = cls.from_noise(space, closed_form(workload), precision, law), 0.0
         # Seldom is one move the worst for every residual, so that together they may cost less than
         # the sum of their worst costs.
-        if joint and found.sigma2:
+        if joint and best.sigma2:
             tighter = cls.from_noise(space, place_noise(workload), precision, law, joint=True)
-            share = workload.total(tighter.sigma2) / workload.total(found.sigma2)
+            share = workload.total(tighter.sigma2) / workload.total(best.sigma2)
             if share < 1 - _WORTH:
-                found, saved = tighter, 1 - share
-        return replace(found, saved=saved, workload=workload)
+                best, saved = tighter, 1 - share
+        return replace(best, saved=saved, workload=workload)
 
     @property
     def variance(self) -> float:

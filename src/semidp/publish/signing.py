@@ -260,10 +260,10 @@ class Approval:
         signed = verify_file(self.place, key)
         try:
             self.document = from_json(signed)
-            known = self.document["form"] == FORM and isinstance(self.document["plan"], dict)
+            is_readable = self.document["form"] == FORM and isinstance(self.document["plan"], dict)
         except (ValueError, KeyError, TypeError):
-            known = False
-        if not known:
+            is_readable = False
+        if not is_readable:
             raise InputError(f"{self.place} is no approval of this version: sign the plan again")
 
     def check_plan(self, plan: Plan, given: Given | None = None) -> None:
@@ -271,9 +271,9 @@ class Approval:
         asked = describe_approved(plan, Given({}) if given is None else given)
         keys = ("plan",) if given is None else ("plan", "settings")
         for key in keys:
-            signed, found = self.document[key], asked[key]
-            for name in sorted({*signed, *found}):
-                if signed.get(name) != found.get(name):
+            signed, current = self.document[key], asked[key]
+            for name in sorted({*signed, *current}):
+                if signed.get(name) != current.get(name):
                     raise InputError(
                         f"{name!r} is not what the key {self._key} has approved: carry the plan out"
                         " as it was signed, or have it signed again"

@@ -268,6 +268,6 @@ def semi_adjacency(dataspace: Datasets, protection: Protection | None = None) ->
     >>> print(a.witness)
     (m, s) → (f, n) needs (f, s) → (m, s); (m, n) → (m, s)
     """
-    found = count_records(dataspace, protection)
-    parts = (found.worst_case, found.definition, found.bound, found.method)
-    return WitnessedAdjacency(*parts, found.worst)
+    answer = count_records(dataspace, protection)
+    parts = (answer.worst_case, answer.definition, answer.bound, answer.method)
+    return WitnessedAdjacency(*parts, answer.worst)

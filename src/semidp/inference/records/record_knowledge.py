@@ -93,8 +93,8 @@ def estimate_errors(release: "ReleaseValue") -> RecordErrors:
     for axis in list_axes(numbers.used):
         if axis not in exact:
             depth = numbers.used[axis]
-            found, error = combine_margins(numbers, numbers.targets, axis, depth)
-            columns[features[axis].name] = _MEAN * error * found.size / total
+            combined, error = combine_margins(numbers, numbers.targets, axis, depth)
+            columns[features[axis].name] = _MEAN * error * combined.size / total
     estimated = {}
     depths = {}
     for table in numbers.targets:
@@ -135,15 +135,15 @@ def _find_exact_pairs(
 ) -> dict[tuple[int, int], EstimatedPair]:
     """The pairs that exact totals publish, at the depths of the measured ones."""
     grid = numbers.dataspace.schema.grid
-    found = {}
+    exact_pairs = {}
     for axes in itertools.combinations(sorted(depths), 2):
         view = tuple(depths[axis] if axis in axes else 0 for axis in range(len(numbers.used)))
         sizes = [grid.chains[axis].size(depths[axis]) for axis in axes]
-        for known in numbers.dataspace.published_totals:
-            if is_within_view(view, known.view):
-                counts = np.asarray(known.sum_to_view(grid, view).counts, dtype=np.float64)
-                found[axes[0], axes[1]] = EstimatedPair(counts.reshape(sizes), 0.0)
-    return found
+        for total in numbers.dataspace.published_totals:
+            if is_within_view(view, total.view):
+                counts = np.asarray(total.sum_to_view(grid, view).counts, dtype=np.float64)
+                exact_pairs[axes[0], axes[1]] = EstimatedPair(counts.reshape(sizes), 0.0)
+    return exact_pairs
 
 
 def _estimate_three_columns(
@@ -199,11 +199,11 @@ def mean_gap(expected: Floats) -> Floats:
 def _bin_error(numbers: PublishedNumbers, table: TargetTable, axis: int) -> float:
     """The standard error of the count of a bin, from the measurements of bins and of levels."""
     depth, used = table.view[axis], numbers.used[axis]
-    found, error = combine_margins(numbers, numbers.targets, axis, depth)
+    combined, error = combine_margins(numbers, numbers.targets, axis, depth)
     precision = 1 / max(error**2, 1e-9)
     if used > depth:
-        fine, own = combine_margins(numbers, numbers.targets, axis, used)
-        precision += found.size / max(fine.size * own**2, 1e-9)
+        fine, fine_error = combine_margins(numbers, numbers.targets, axis, used)
+        precision += combined.size / max(fine.size * fine_error**2, 1e-9)
     return 1 / math.sqrt(precision)
 
 

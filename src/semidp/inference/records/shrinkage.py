@@ -164,8 +164,8 @@ def combine_depths(
     """
     sizes = np.bincount(groups, minlength=len(coarse))
     gap = coarse - np.bincount(groups, fine, minlength=len(coarse))
-    own = sizes * error**2
-    share = own / np.maximum(own + coarse_error**2, _SMALL)
+    variances = sizes * error**2
+    share = variances / np.maximum(variances + coarse_error**2, _SMALL)
     return np.asarray(fine + (share * gap / np.maximum(sizes, 1))[groups])
 
 
@@ -208,7 +208,7 @@ def combine_margins(
     """
     grid = numbers.dataspace.schema.grid
     view = grid.build_feature_view(axis, depth)
-    found = np.zeros(0)
+    mean = np.zeros(0)
     precision = 0.0
     shared: set[int] = set()
     for table in targets:
@@ -221,11 +221,11 @@ def combine_margins(
         else:
             shared.add(id(noise))
             variances = weigh_mechanism(noise, {number: weights}).standard_errors ** 2
-        own = 1 / max(float(np.mean(variances)), _SMALL)
+        weight = 1 / max(float(np.mean(variances)), _SMALL)
         margin = grid.sum(table.estimate, view, table.view).ravel()
-        precision += own
-        found = margin if not found.size else found + own / precision * (margin - found)
-    return np.asarray(found), 1 / math.sqrt(precision) if precision else 0.0
+        precision += weight
+        mean = margin if not mean.size else mean + weight / precision * (margin - mean)
+    return np.asarray(mean), 1 / math.sqrt(precision) if precision else 0.0
 
 
 def _margin_weights(table: TargetTable, grid: Grid, axis: int) -> Floats:
@@ -261,12 +261,12 @@ def interpolation_weights(groups: Numbers, counts: Floats, ordered: bool) -> Flo
     mass = np.bincount(groups, counts)
     by_count = np.bincount(groups, counts * places) / np.maximum(mass, _SMALL)
     centers = np.where(mass > _SMALL, by_count, np.bincount(groups, places) / sizes)
-    for level, own in enumerate(groups.tolist()):
-        other = own + 1 if level > centers[own] else own - 1
-        if not 0 <= other < bins or sizes[own] == 1 or sizes[other] == 1:
+    for level, group in enumerate(groups.tolist()):
+        other = group + 1 if level > centers[group] else group - 1
+        if not 0 <= other < bins or sizes[group] == 1 or sizes[other] == 1:
             continue
-        share = (level - centers[own]) / (centers[other] - centers[own])
-        weights[level, own], weights[level, other] = 1 - share, share
+        share = (level - centers[group]) / (centers[other] - centers[group])
+        weights[level, group], weights[level, other] = 1 - share, share
     return weights
 
 
@@ -292,11 +292,11 @@ def spread_pair(
     """
     rows, columns = counts
     total = max(float(rows.sum()), _SMALL)
-    margins = [np.bincount(group, own) for group, own in zip(groups, counts, strict=True)]
+    margins = [np.bincount(group, in_group) for group, in_group in zip(groups, counts, strict=True)]
     odds = coarse / np.maximum(np.outer(*margins) / total, _SMALL)
     left, right = (
-        interpolation_weights(group, own, flag)
-        for group, own, flag in zip(groups, counts, ordered, strict=True)
+        interpolation_weights(group, in_group, flag)
+        for group, in_group, flag in zip(groups, counts, ordered, strict=True)
     )
     fine = np.maximum(left @ odds @ right.T, 0.0) * np.outer(rows, columns) / total * possible
     first, second = np.eye(len(margins[0]))[groups[0]], np.eye(len(margins[1]))[groups[1]]

@@ -212,21 +212,25 @@ class Ledger:
                 _take_over(document, session)
                 _write(self.path, document)
                 return _build_release_entry(document, number)
-            own: Account | None
+            charged: Account | None
             periods: Periods | None = None
             if isinstance(before, SeriesAccount):
                 periods = _read_periods(before, period)
-                own = before.accounts.get(periods)
+                charged = before.accounts.get(periods)
                 account = before.add_charge(guarantee, label, measured, periods).accounts[periods]
             else:
-                own, account = before, before.add_charge(guarantee, label, measured)
+                charged, account = before, before.add_charge(guarantee, label, measured)
             assert account.dataspace is not None, "there is a charge"
             assert account.adjacency is not None, "there is a charge"
             _name_pairs(document, guarantee.dataspace, guarantee.adjacency, self.path)
             under = _name_pairs(document, account.dataspace, account.adjacency, self.path)
             entry = {**replace(account.charges[-1], periods=periods).to_json(), "under": under}
             now = (account.dataspace, account.adjacency)
-            if own is not None and own.charges and now != (own.dataspace, own.adjacency):
+            if (
+                charged is not None
+                and charged.charges
+                and now != (charged.dataspace, charged.adjacency)
+            ):
                 entry["rebased"] = [charge.spent.to_json() for charge in account.charges[:-1]]
             _append(document, entry, None if session is None else session.run)
             if session is not None:
@@ -270,8 +274,8 @@ class Ledger:
         with _hold_lock(self.path, self.waiting):
             document = _document(self.path)
             _account(document, self.path)  # refuses a file that was changed
-            own = replace(session, earlier=(session.name,), measured=measured)
-            _take_over(document, own)
+            finished = replace(session, earlier=(session.name,), measured=measured)
+            _take_over(document, finished)
             document["runs"][session.run]["measured"] = measured
             _write(self.path, document)
 

@@ -44,8 +44,8 @@ def list_missing(account: Account, margins: Iterable[Margin]) -> list[Margin]:
     space = account.dataspace
     if not isinstance(space, Dataspace) or isinstance(space, LinkedDataspace):
         return []
-    known = {*space.schema.names}
-    return [m for m in margins if not ({*m.names} <= known and space.publishes(m))]
+    names = {*space.schema.names}
+    return [m for m in margins if not ({*m.names} <= names and space.publishes(m))]
 
 
 def count_as_exact(
@@ -70,20 +70,22 @@ def count_as_exact(
     """
     if not missing:
         return account
-    own = account.dataspace
-    assert isinstance(own, Dataspace), "others lack no margin"
+    dataspace = account.dataspace
+    assert isinstance(dataspace, Dataspace), "others lack no margin"
     unknown = f"what is lost with exact totals of {list_totals(missing)} is not known"
     asked = {name for margin in missing for name in margin.names}
-    merged = merge_features((*own.schema.features, *_find_features(asked, own.schema, features)))
+    merged = merge_features(
+        (*dataspace.schema.features, *_find_features(asked, dataspace.schema, features))
+    )
     if merged is None:
         raise Refused(f"{unknown}: their levels or nesting differ between periods")
     schema = Schema(merged)
-    if own.schema.structural_zeros:
+    if dataspace.schema.structural_zeros:
         raise Refused(f"{unknown} where some combinations of levels are impossible")
     unseen = sorted(asked.difference(schema.names))
     if unseen:
         raise Refused(f"{unknown}: no release has a column {unseen[0]!r} yet")
-    space = _leave_room(schema, missing, own)
+    space = _leave_room(schema, missing, dataspace)
     if space is None:
         raise Refused(f"{unknown}: they have too many combinations of levels")
     try:
@@ -168,8 +170,8 @@ def _find_occurring(feature: Feature, totals: Iterable[Table]) -> NDArray[np.boo
 
 
 def _sum_to_axis(total: Table, axis: int) -> NDArray[np.int64]:
-    others = tuple(other for other in range(total.counts.ndim) if other != axis)
-    return np.asarray(total.counts.sum(axis=others))
+    summed_axes = tuple(other for other in range(total.counts.ndim) if other != axis)
+    return np.asarray(total.counts.sum(axis=summed_axes))
 
 
 def _widen(account: Account, space: Dataspace) -> Adjacency:
@@ -229,10 +231,15 @@ def refuse_linking_totals(
         for single in singles:
             if not ({*margin.names} <= {*single.schema.names} and single.publishes(margin)):
                 raise Refused(f"{reason} {margin} is not exact in one of them")
-        own, known = _list_values(whole, margin), _list_values(whole, margin, occurring=False)
+        occurring_values, all_values = (
+            _list_values(whole, margin),
+            _list_values(whole, margin, occurring=False),
+        )
         theirs = [_list_values(single, margin) for single in singles]
         levels = set[Values]().union(*(_list_values(one, margin, False) for one in singles))
-        if any(not values <= known for values in theirs) or (is_whole and not own <= levels):
+        if any(not values <= all_values for values in theirs) or (
+            is_whole and not occurring_values <= levels
+        ):
             raise Refused(f"{reason} {margin} has other levels in one of them")
 
 

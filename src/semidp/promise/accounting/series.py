@@ -391,11 +391,11 @@ class SeriesAccount:
 
     def _curves_in(self, period: int, accounts: Mapping[Periods, Account]) -> list[Tradeoff]:
         """What each release spent that has data of a period, in the order of their charges."""
-        own = {periods: iter(account.charges) for periods, account in accounts.items()}
+        charges = {periods: iter(account.charges) for periods, account in accounts.items()}
         curves = []
         for charge in self.charges:
             assert charge.periods is not None, "the charges of a series have periods"
-            spent = next(own[charge.periods]).spent
+            spent = next(charges[charge.periods]).spent
             if period in charge.periods.numbers:
                 curves.append(spent)
         return curves
@@ -524,8 +524,8 @@ class SeriesAccount:
             adjacency = account.adjacency
             if not periods.is_pooled or adjacency is None or not adjacency.protects_groups:
                 continue
-            own = {number: singles.get(number, 1) for number in periods.numbers}
-            if adjacency.a < self.attendance.find_largest_sum(own):
+            records = {number: singles.get(number, 1) for number in periods.numbers}
+            if adjacency.a < self.attendance.find_largest_sum(records):
                 raise Refused(
                     f"the release of {periods} protects {adjacency}, and its periods together"
                     " more: release the pooled records for a larger number"
