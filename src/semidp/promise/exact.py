@@ -162,7 +162,7 @@ def bisection(
 
 def whole_bisection(below: Callable[[int], bool], low: int, high: int) -> tuple[int, int]:
     """Narrow an interval of whole numbers around a threshold, as `bisection` does, until its ends
-    are neighbours.
+    are neighbors.
 
     >>> whole_bisection(lambda n: n * n < 2_000, 0, 2_000)
     (44, 45)

@@ -116,7 +116,7 @@ class PlacedMatrix(PlacedBall):
 
     @cached_property
     def lattice(self) -> Any:
-        """The four-cell moves of neighbouring rows and columns."""
+        """The four-cell moves of neighboring rows and columns."""
         from scipy.sparse import kron
 
         rows, columns = self.cells.shape

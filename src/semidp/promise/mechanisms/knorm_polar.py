@@ -81,7 +81,7 @@ def knorm_noise(
     """Draw noise with density ``∝ exp(-ε ||v||_K)`` on the span of K.
 
     ``v = r U`` with U uniform in K and r ~ Gamma(s+1, rate ε), s the dimension of the span (Cho and
-    Awan, Algorithm 3; Hardt and Talwar 2010, Remark 4.2). A neighbour's value is at most one away
+    Awan, Algorithm 3; Hardt and Talwar 2010, Remark 4.2). A neighbor's value is at most one away
     in the K-norm, so the noise satisfies pure ε, in ideal arithmetic.
 
     Examples

@@ -120,7 +120,7 @@ class DiscreteGaussian(_VarianceNoise, GaussianLaw):
 
     Adding it to integers that differ by at most Δ2 in Euclidean norm satisfies Δ2²/(2σ²)-zCDP. The
     draws have exactly this law: table look-up with certified bounds up to σ = 1024 (`inversion`),
-    beyond that a block of neighbouring integers by look-up, a place in it, and an exact acceptance
+    beyond that a block of neighboring integers by look-up, a place in it, and an exact acceptance
     step (`rejection`).
 
     Parameters

@@ -37,7 +37,7 @@ from semidp.promise.noise.randomness import Stream
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-# Proposal widths: τ² = m · 4^i / 4 for these m, so that neighbouring τ differ by less than a fifth.
+# Proposal widths: τ² = m · 4^i / 4 for these m, so that neighboring τ differ by less than a fifth.
 # From τ = 64 on the four widest tables serve all widths by way of h = 2, 4, 8, …
 _STEPS = (Fraction(1), Fraction(17, 12), Fraction(2), Fraction(17, 6))
 _OCTAVES = 52

@@ -207,7 +207,7 @@ class ExchangeTable:
 
     @cached_property
     def _strides(self) -> dict[int, int]:
-        """For each feature of the table, how far apart two neighbouring nodes are in the flat
+        """For each feature of the table, how far apart two neighboring nodes are in the flat
         table.
         """
         shape = self.table.grid.shape

@@ -290,7 +290,7 @@ class SemiAdjacency(Encodable):
         The most records, over all datasets, records and values, that must move; None where only a
         bound is known.
     definition
-        The paper's Definition read literally, which takes the most favourable dataset; None where
+        The paper's Definition read literally, which takes the most favorable dataset; None where
         it is not known.
     bound
         What is used: `worst_case` where known, else a proven upper bound of it.

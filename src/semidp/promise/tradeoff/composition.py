@@ -96,7 +96,7 @@ class Losses:
         """Return masses on the grid for a power function with the given corners.
 
         Each edge is one loss, the logarithm of its slope. Off the grid it is split over both
-        neighbours so that both datasets keep its probability. Rounding shifts a mass by a few units
+        neighbors so that both datasets keep its probability. Rounding shifts a mass by a few units
         at most, paid at infinity.
 
         >>> coin = Losses.from_corners(
@@ -118,7 +118,7 @@ class Losses:
         nearest = np.rint(losses / step)
         on_grid = np.abs(losses - nearest * step) < 2 * unsure
         below = np.where(on_grid, nearest, np.floor(losses / step)).astype(np.int64)
-        # the share of the upper neighbour that keeps both probabilities
+        # the share of the upper neighbor that keeps both probabilities
         excess = np.expm1(below * step - losses)
         upwards = excess / math.expm1(-step)
         share = np.where(on_grid, 0.0, np.clip(upwards, 0.0, 1.0))
