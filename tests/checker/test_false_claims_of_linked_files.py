@@ -86,7 +86,7 @@ FALSE: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", FALSE)
 def test_a_false_claim_about_linked_files_is_false(name: str, tmp_path: Path) -> None:
     release, _ = FALSE[name]

@@ -350,7 +350,7 @@ def test_the_command_writes_records_and_release(tmp_path):
     assert (tmp_path / "made_release" / "release.json").exists()
 
 
-@pytest.mark.few(1)
+@pytest.mark.long
 @pytest.mark.parametrize("exact", [["sex"], ["age"]])
 def test_show_finds_nothing_wrong_wherever_the_exact_column_stands(tmp_path, exact):
     """The order of the columns is that of the data, whatever is exact."""
