@@ -418,6 +418,13 @@ def one_result_less(document: dict[str, Any]) -> None:
         document[of_noise[-1]].pop()
 
 
+def a_grid_without_steps(document: dict[str, Any]) -> None:
+    """No value would move anything; coverage-guided fuzzing found it."""
+    for key in ("mean", "quantile"):
+        for entry in document["plan"].get(key, ()):
+            entry["grid"] = 0
+
+
 def totals_that_nobody_planned(document: dict[str, Any]) -> None:
     """Published exactly, and in neither the plan nor the dataspace."""
     if document["plan"].get("invariants") and document["dataspace"]["margins"]:
@@ -432,6 +439,7 @@ def another_mechanism_in_words(document: dict[str, Any]) -> None:
 
 
 MUTATIONS: list[Callable[[dict[str, Any]], None]] = [
+    a_grid_without_steps,
     *(less_noise, less_noise_in_one_residual, stronger_guarantee, stronger_part, smaller_budget),
     *(smaller_epsilon, fewer_records_together, more_records_together, ball_instead_of_exchange),
     *(exchange_in_the_plan_alone, more_per_person, per_person_in_the_plan_alone, one_total_less),

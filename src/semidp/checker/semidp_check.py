@@ -402,9 +402,9 @@ def whole_number(value):
 
 
 def read_positive(text):
-    """A scale of noise."""
+    """A grid, or a scale of noise."""
     if Fraction(text) <= 0:
-        raise Unreadable("a scale of noise must be above 0")
+        raise Unreadable("a grid or a scale of noise must be above 0")
     return Fraction(text)
 
 
@@ -550,7 +550,7 @@ def describe_values(key, asked, entry):
     """What a value adds to the sums, as a function, and what the farthest values add."""
     is_binary = asked.get("statistic") == "proportion" or asked.get("model") == "logistic"
     low, high = map(Fraction, ["0", "1"] if is_binary else asked["bounds"])
-    steps, edges, halves = 1 if is_binary else asked["grid"], [], []
+    steps, edges, halves = 1 if is_binary else int(read_positive(asked["grid"])), [], []
     corners = [{0: 0}, {0: steps}]
     if key == "distribution":
         middles = [low + (high - low) * Fraction(2 * k + 1, 2 * steps) for k in range(steps)]
