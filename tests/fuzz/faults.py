@@ -66,7 +66,9 @@ def _nearby(value: Any, texts: list[str], draw: random.Random) -> Any:
     if isinstance(value, bool):
         return not value
     if isinstance(value, (int, float)):
-        return draw.choice([value + 1, value - 1, -value, value * 10, value / 3, 0])
+        # a number that grew tenfold again and again is beyond any float
+        third = value / 3 if abs(value) < 10**300 else value // 3
+        return draw.choice([value + 1, value - 1, -value, value * 10, third, 0])
     if isinstance(value, str) and re.fullmatch(r"[\d./e-]+", value):
         return draw.choice(["1", "1/3", "2", "0.001", "1e-9", f"{value}0", f"-{value}", "0"])
     if isinstance(value, str):
