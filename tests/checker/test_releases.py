@@ -425,6 +425,13 @@ def a_grid_without_steps(document: dict[str, Any]) -> None:
             entry["grid"] = 0
 
 
+def a_grid_of_half_a_step(document: dict[str, Any]) -> None:
+    """Half a step is none either."""
+    for key in ("mean", "quantile"):
+        for entry in document["plan"].get(key, ()):
+            entry["grid"] = 0.5
+
+
 def totals_that_nobody_planned(document: dict[str, Any]) -> None:
     """Published exactly, and in neither the plan nor the dataspace."""
     if document["plan"].get("invariants") and document["dataspace"]["margins"]:
@@ -440,6 +447,7 @@ def another_mechanism_in_words(document: dict[str, Any]) -> None:
 
 MUTATIONS: list[Callable[[dict[str, Any]], None]] = [
     a_grid_without_steps,
+    a_grid_of_half_a_step,
     *(less_noise, less_noise_in_one_residual, stronger_guarantee, stronger_part, smaller_budget),
     *(smaller_epsilon, fewer_records_together, more_records_together, ball_instead_of_exchange),
     *(exchange_in_the_plan_alone, more_per_person, per_person_in_the_plan_alone, one_total_less),

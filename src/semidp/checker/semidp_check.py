@@ -550,8 +550,8 @@ def describe_values(key, asked, entry):
     """What a value adds to the sums, as a function, and what the farthest values add."""
     is_binary = asked.get("statistic") == "proportion" or asked.get("model") == "logistic"
     low, high = map(Fraction, ["0", "1"] if is_binary else asked["bounds"])
-    steps, edges, halves = 1 if is_binary else int(read_positive(asked["grid"])), [], []
-    corners = [{0: 0}, {0: steps}]
+    edges, halves, steps = [], [], whole_number(1 if is_binary else asked["grid"])
+    corners = [{0: 0}, {0: int(read_positive(steps))}]
     if key == "distribution":
         middles = [low + (high - low) * Fraction(2 * k + 1, 2 * steps) for k in range(steps)]
         edges = sorted({*middles, *map(Fraction, asked.get("lines", []))})
