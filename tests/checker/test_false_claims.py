@@ -13,6 +13,9 @@ import pytest
 from tests.checker.documents import document, feature, margin, nested, write
 from tests.checker.the_checker import check
 
+# Documents of these tests have what the checker reads, and no more.
+pytestmark = pytest.mark.no_schema
+
 SEX = feature("sex", "fm")
 THREE = [feature("row", "abc"), feature("column", "xyz")]
 THREE_EACH = [margin("row", [20, 20, 20]), margin("column", [20, 20, 20])]

@@ -10,6 +10,9 @@ import pytest
 from tests.checker.documents import feature, linked, margin, nested, write
 from tests.checker.the_checker import check
 
+# Documents of these tests have what the checker reads, and no more.
+pytestmark = pytest.mark.no_schema
+
 MUCH = "1000000"
 SIZE = feature("size", ["1", "2", "3", "4"])
 STATES = {"A": ["A1", "A2"], "B": ["B1", "B2"]}

@@ -18,6 +18,9 @@ from tests.twins.homes import Homes, TownPairs
 from tests.twins.plans import FLAT
 from tests.twins.town_plans import build_town_case, draw_town
 
+# Documents of these tests have what the checker reads, and no more.
+pytestmark = pytest.mark.no_schema
+
 ZONE, SEX, KIND = (("zone",), (("N",), ("S",))), (("sex",), FLAT["sex"]), (("kind",), FLAT["kind"])
 # exact totals of members (zone is 0, sex 1, kind 2), and the table of members
 PLANS = [
