@@ -421,6 +421,7 @@ TAMPERED = [
     ("product", ("plan", "mu"), None),
     ("parts", ("partitioned", 0, "law"), 0.5),
     ("parts", ("plan", "table", 0, "mu"), None),
+    ("parts", ("partitioned", 0, "residuals", 3, "sigma2"), "1e400"),
     ("table", ("tables", 0, "noise", "scale"), 10**400),
     ("table", ("guarantee", "rho"), None),
     ("linear", ("regressions", 0, "query", "combination", 0, 0), "1e400"),

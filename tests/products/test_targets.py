@@ -118,7 +118,7 @@ def test_a_huge_target_error_has_a_least_budget(others, error):
     assert 0.99 * float(error) < found["sex", "region"] <= float(error)
 
 
-@pytest.mark.parametrize("error", ["1e15", "1e20", "1e308", "1e400"])
+@pytest.mark.parametrize("error", ["1e15", "1e20", "1e300"])
 def test_a_target_error_beyond_the_samplers_is_refused_in_a_sentence(file, capsys, error):
     words = [
         "release",

@@ -20,6 +20,7 @@ Number = int | float | str | Decimal | Fraction
 Real = TypeVar("Real", float, Fraction)
 
 _LONGEST_EXPONENT = 400  # "1e999999999" would otherwise allocate for ever
+_LARGEST = 10**300  # what is beyond floats cannot be shown
 # fractions of composed guarantees have hundreds; Python reads integers of at most 4,300
 _MOST_DIGITS = 4000
 _ROOT_BITS = 64  # of a square root that is no fraction
@@ -46,26 +47,29 @@ def exact(value: Number, name: str = "the number") -> Fraction:
             raise InputError(f"{name} must be a finite number, not {value}")
         if isinstance(value, float):
             return Fraction(repr(float(value)))
-        return Fraction(value)
     text = str(value).strip()
+    number = _read_number(text)
+    if number is None or abs(number) > _LARGEST:
+        raise InputError(f"{name} must be a number such as 1, 0.1, 1/3 or 1e-9, not {text[:40]!r}")
+    return number
+
+
+def _read_number(text: str) -> Fraction | None:
+    """Return the number that a text says: a decimal, or one divided by another."""
     try:
-        if "/" in text:
-            top, bottom = text.split("/")
-            if top.isdecimal() and bottom.isdecimal() and len(text) <= _MOST_DIGITS:
-                # The curve of several measurements may be a fraction of hundreds of digits, though
-                # near 1.
-                whole, part = int(top), int(bottom)
-                if abs(len(top) - len(bottom)) <= _LONGEST_EXPONENT:
-                    return Fraction(whole, part)
-            return exact(top, name) / exact(bottom, name)
-        decimal = Decimal(text)
-        if decimal.is_finite() and abs(decimal.adjusted()) <= _LONGEST_EXPONENT:
-            return Fraction(decimal)
+        top, *bottoms = text.split("/")
+        if len(bottoms) == 1 and top.isdecimal() and bottoms[0].isdecimal():
+            # The curve of several measurements may be a fraction of hundreds of digits, though
+            # near 1.
+            return Fraction(int(top), int(bottoms[0])) if len(text) <= _MOST_DIGITS else None
+        parts = [Decimal(part) for part in (top, *bottoms)]
+        if len(parts) > 2 or not all(
+            part.is_finite() and abs(part.adjusted()) <= _LONGEST_EXPONENT for part in parts
+        ):
+            return None
+        return Fraction(parts[0]) / (Fraction(parts[1]) if bottoms else 1)
     except (InvalidOperation, ValueError, ZeroDivisionError):
-        pass
-    raise InputError(
-        f"{name} must be a number such as 1, 0.1, 1/3 or 1e-9, not {text[:40]!r}"
-    ) from None
+        return None
 
 
 def positive(value: Number, name: str = "the number") -> Fraction:
