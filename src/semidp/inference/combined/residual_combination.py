@@ -12,7 +12,7 @@ agree once, so that the correction is that of constrained least squares (docs/li
 import hashlib
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property, reduce
@@ -29,7 +29,6 @@ from semidp.inference.combined.several_releases import (
     AlikeNodes,
     RecordCombination,
     SeveralReleases,
-    chebyshev_half_widths,
     count_cells,
     has_intervals,
     measured_counts,
@@ -48,12 +47,11 @@ from semidp.promise.sensitivity.products import ProductSpace
 from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.dataspace import Dataspace
 from semidp.promise.spaces.linked import MEMBER, UNIT, Link, LinkedDataspace, linked_adjacency
+from semidp.publish.half_widths import LEVEL
 from semidp.publish.linked_mechanism import LinkedMechanism, alike_nodes
 from semidp.publish.noise_laws import joined_laws
-from semidp.publish.product_estimates import estimate_tables, gather_on_residuals
-from semidp.publish.residual_mechanism import ResidualMechanism
+from semidp.publish.residual_mechanism import ResidualMechanism, SharedNoise
 from semidp.publish.results.published_table import FitKind, Fitted
-from semidp.publish.size_agreement import assemble_tables
 from semidp.publish.statistics.tables.linked_fitting import fitted_kinds, refuse_unfitted
 
 if TYPE_CHECKING:
@@ -299,15 +297,18 @@ class ResidualPool:
             squares[view] = Fraction(mean, _PLACES)
         return PooledResiduals(space, squares, Fraction(1), "rounded", pooled=variances)
 
-    def pull_weights(self, weights: Sequence[Mapping[View, Floats]]) -> Floats:
-        """Weights on every number that was drawn, from weights on the residuals of each kind."""
+    def pull_weights(self, weights: Floats) -> Floats:
+        """Weights on every number that was drawn, from weights on the vector of averages."""
         pulled = np.zeros(self.drawn.which.size)
-        for kind, of_kind in enumerate(weights):
-            for view, values in of_kind.items():
-                centred = self.kinds[kind].residuals.center(view, values)
+        first_entry = 0
+        for kind, space in enumerate(self.kinds):
+            of_kind = weights[first_entry : first_entry + space.scales.size] * space.scales
+            first_entry += space.scales.size
+            for view, part in space.parts.items():
+                on_average = of_kind[part].reshape(space.residuals.shape(view))
                 for residual, start, share in self.find_sources(kind, view):
                     first, last = start + residual.numbers.start, start + residual.numbers.stop
-                    pulled[first:last] += (share * centred).ravel()[residual.entries]
+                    pulled[first:last] += (share * on_average).ravel()[residual.entries]
         return np.asarray(pulled / self.drawn.scales)
 
 
@@ -315,23 +316,46 @@ class ResidualPool:
 class AveragedReleases(SeveralReleases):
     """Several releases whose residuals are averaged: of one kind of records, or of linked ones."""
 
-    @cached_property
+    @property
     @abstractmethod
-    def pool(self) -> ResidualPool:
-        """Everything that was measured; refuse the same measurement twice."""
+    def kinds(self) -> tuple[ProductSpace, ...]:
+        """The residuals of all tables, for each kind of records."""
 
-    @cached_property
+    @property
     @abstractmethod
-    def estimates(self) -> list[Floats]:
-        """The estimated cells of every table in `listed_tables`."""
-
-    @abstractmethod
-    def pull_weights(self, weights: Mapping[int, Floats]) -> Floats:
-        """Weights of one sum on every number that was drawn, from weights on cells of tables."""
+    def mechanism(self) -> SharedNoise:
+        """The variances of the averages, and how tables are put together from these."""
 
     @abstractmethod
     def alike_nodes(self, number: int) -> list[AlikeNodes]:
         """For each feature of a table the nodes whose cells have one law."""
+
+    @cached_property
+    def pool(self) -> ResidualPool:
+        """Everything that was measured; refuse the same measurement twice."""
+        every: list[ResidualMeasurement] = []
+        digests = []
+        for release in self.releases:
+            parts = measured_residuals(release, self.kinds)
+            digests.append((release, [(one.noisy.size, one.digest) for one in parts]))
+            every += parts
+        refuse_twice(digests)
+        return ResidualPool(self.kinds, tuple(every))
+
+    @cached_property
+    def averages(self) -> Floats:
+        """The averaged residuals of all kinds, as a vector times the scales."""
+        vectors = [self.pool.average_residuals(kind) for kind in range(len(self.kinds))]
+        return np.concatenate(vectors)
+
+    @cached_property
+    def estimates(self) -> list[Floats]:
+        """The estimated cells of every table in `listed_tables`."""
+        return self.mechanism.estimates(self.averages)
+
+    def table_estimates(self, number: int) -> tuple[Floats, Floats]:
+        """Estimates and standard errors of the cells of a table."""
+        return self.estimates[number], self.mechanism.table_errors(number)
 
     def weigh_noise(self, weights: Mapping[int, Floats]) -> SumErrors:
         """Return the errors of sums over cells of several tables, by their numbers."""
@@ -339,7 +363,7 @@ class AveragedReleases(SeveralReleases):
         rows = []
         for place in range(sums):
             one = {number: stacked[place] for number, stacked in weights.items()}
-            rows.append(self.pull_weights(one))
+            rows.append(self.pool.pull_weights(self.mechanism.combination(one)))
         return SumErrors(sums, ((self.pool.drawn, np.stack(rows)),))
 
     def table_half_widths(self, number: int) -> Floats | None:
@@ -352,21 +376,8 @@ class AveragedReleases(SeveralReleases):
             return None
         alike = self.alike_nodes(number)
         if math.prod(len(firsts) for firsts, _ in alike) > MOST_LAWS:
-            return chebyshev_half_widths(errors)
+            return errors / math.sqrt(1 - LEVEL)
         return self.law_half_widths(number, errors, alike)
-
-    def collect_measurements(
-        self, measured_by: "Callable[[ReleaseValue], list[ResidualMeasurement]]"
-    ) -> tuple[ResidualMeasurement, ...]:
-        """Return everything that the releases measured; refuse the same measurement twice."""
-        every: list[ResidualMeasurement] = []
-        digests = []
-        for release in self.releases:
-            parts = measured_by(release)
-            digests.append((release, [(one.noisy.size, one.digest) for one in parts]))
-            every += parts
-        refuse_twice(digests)
-        return tuple(every)
 
 
 def _in_full_table(
@@ -391,7 +402,7 @@ class ResidualCombination(AveragedReleases, RecordCombination):
     """
 
     @cached_property
-    def space(self) -> ProductSpace:
+    def kinds(self) -> tuple[ProductSpace, ...]:
         """The residuals of all tables; what they cost is not asked here."""
         # No pair of datasets is compared for an estimate, so that any adjacency will do.
         space = ProductSpace(self.dataspace, Ball(1), self.views)
@@ -401,48 +412,38 @@ class ResidualCombination(AveragedReleases, RecordCombination):
                 f" many features are averaged residual by residual: combine at most {MOST_CELLS:,}"
                 f" cells, of which nested features couple {MOST_COUPLED:,}"
             )
-        return space
+        return (space,)
 
     @cached_property
-    def pool(self) -> ResidualPool:
-        """Everything that was measured; refuse the same measurement twice."""
-        measured = self.collect_measurements(
-            lambda release: record_measurements(release, self.space)
-        )
-        return ResidualPool((self.space,), measured)
-
-    @cached_property
-    def estimates(self) -> list[Floats]:
-        """The estimated cells of every table in `listed_tables`."""
-        return estimate_tables(self.space, self.pool.average_residuals(0))
-
-    @cached_property
-    def _noise(self) -> PooledResiduals:
+    def mechanism(self) -> PooledResiduals:
+        """The variances of the averages."""
         return self.pool.pool_noise(0)
-
-    def table_estimates(self, number: int) -> tuple[Floats, Floats]:
-        """Estimates and standard errors of the cells of a table."""
-        variances = self._noise.cell_variances(number)
-        return self.estimates[number], np.sqrt(np.maximum(variances, 0.0))
-
-    def pull_weights(self, weights: Mapping[int, Floats]) -> Floats:
-        """Weights of one sum on every number that was drawn, from weights on cells of tables."""
-        return self.pool.pull_weights([gather_on_residuals(self.space, weights)])
 
     def alike_nodes(self, number: int) -> list[AlikeNodes]:
         """Nodes with as many siblings at every depth have one law."""
-        view = self.space.views[number]
+        (space,) = self.kinds
+        view = space.views[number]
         alike = []
         for axis in list_axes(view):
-            families = self.space.residuals.families(axis, view[axis])
+            families = space.residuals.families(axis, view[axis])
             _, firsts, sorts = np.unique(families, axis=1, return_index=True, return_inverse=True)
             alike.append((firsts, sorts.ravel()))
-        return _in_full_table(self.space, view, alike)
+        return _in_full_table(space, view, alike)
 
 
-def record_measurements(release: "ReleaseValue", space: ProductSpace) -> list[ResidualMeasurement]:
-    """Return what a release measured of the residuals of records of one kind."""
+def measured_residuals(
+    release: "ReleaseValue", kinds: Sequence[ProductSpace]
+) -> list[ResidualMeasurement]:
+    """Return what a release measured of the residuals of records, or of members and of units."""
     parts: list[ResidualMeasurement] = []
+    if isinstance(release.scope.dataspace, LinkedDataspace):
+        for result, mechanism in zip(release.results, release.mechanisms, strict=True):
+            assert isinstance(mechanism, LinkedMechanism)
+            vectors = mechanism.space.split(np.asarray(result.noisy))
+            for kind, (part, noisy) in enumerate(zip(mechanism.parts, vectors, strict=True)):
+                parts.append(residuals_as_measured(kind, kinds[kind], part, noisy))
+        return parts
+    space = kinds[0]
     for request, result, mechanism in measured_counts(release, "combined estimates"):
         if isinstance(mechanism, ResidualMechanism):
             noisy = np.asarray(result.whole_noisy(release.partition))
@@ -498,11 +499,10 @@ class LinkedCombination(AveragedReleases):
             kinds.append(KindSpace(public, adjacency, tuple(views), self.dataspace, counted))
         return LinkedSpace(self.dataspace, adjacency, *kinds)
 
-    @cached_property
-    def pool(self) -> ResidualPool:
-        """Everything that was measured; refuse the same measurement twice."""
-        measured = self.collect_measurements(lambda release: kind_measurements(release, self.space))
-        return ResidualPool(self.space.kinds, measured)
+    @property
+    def kinds(self) -> tuple[ProductSpace, ...]:
+        """The residuals of members and of units."""
+        return self.space.kinds
 
     @cached_property
     def mechanism(self) -> LinkedMechanism:
@@ -511,46 +511,9 @@ class LinkedCombination(AveragedReleases):
         refuse_unfitted(pooled)
         return pooled
 
-    @cached_property
-    def residuals(self) -> tuple[dict[View, Floats], dict[View, Floats]]:
-        """The averaged residuals of both kinds, which agree."""
-        averages = [self.pool.average_residuals(kind) for kind in range(2)]
-        return self.mechanism.agreement.residuals(*averages)
-
-    @cached_property
-    def estimates(self) -> list[Floats]:
-        """The estimated cells of every table in `listed_tables`."""
-        tables = []
-        for kind, residuals in zip(self.space.kinds, self.residuals, strict=True):
-            tables += assemble_tables(residuals, kind)
-        return tables
-
-    def _locate_table(self, number: int) -> tuple[int, int]:
-        """The kind that a table counts, and its number among the tables of that kind."""
-        first = len(self.space.members.views)
-        return (0, number) if number < first else (1, number - first)
-
-    def table_estimates(self, number: int) -> tuple[Floats, Floats]:
-        """Estimates and standard errors of the cells of a table."""
-        kind, place = self._locate_table(number)
-        agreement = self.mechanism.agreement
-        of_kind = (agreement.member_variances, agreement.unit_variances)[kind]
-        return self.estimates[number], np.sqrt(of_kind(place))
-
-    def pull_weights(self, weights: Mapping[int, Floats]) -> Floats:
-        """Weights of one sum on every number that was drawn, from weights on cells of tables."""
-        tables: tuple[dict[int, Floats], dict[int, Floats]] = ({}, {})
-        for number, cells in weights.items():
-            kind, place = self._locate_table(number)
-            tables[kind][place] = cells
-        gathered = []
-        for space, of_kind in zip(self.space.kinds, tables, strict=True):
-            gathered.append(gather_on_residuals(space, of_kind))
-        return self.pool.pull_weights(self.mechanism.agreement.weights(*gathered))
-
     def alike_nodes(self, number: int) -> list[AlikeNodes]:
         """Nodes with as many siblings at every depth have one law; every size has its own."""
-        which, place = self._locate_table(number)
+        which, place = self.mechanism.locate_table(number)
         kind = self.space.kinds[which]
         view = kind.views[place]
         alike = [alike_nodes(self.space, kind, axis, view[axis]) for axis in list_axes(view)]
@@ -562,10 +525,9 @@ class LinkedCombination(AveragedReleases):
         """Whole numbers of both kinds that agree: sizes first, then what they leave of the
         members.
         """
-        fit_kinds = tuple([FitKind.integer] * len(kind.views) for kind in self.space.kinds)
-        members, units = fitted_kinds(
-            self.mechanism, self.residuals, (fit_kinds[0], fit_kinds[1]), progress
-        )
+        fit_kinds = [[FitKind.integer] * len(kind.views) for kind in self.kinds]
+        residuals = self.mechanism.agreement.residuals(*self.space.split(self.averages))
+        members, units = fitted_kinds(self.mechanism, residuals, fit_kinds, progress)
         return [*members, *units]
 
     def guarantee(self) -> Guarantee:
@@ -588,19 +550,6 @@ class LinkedCombination(AveragedReleases):
         return Guarantee(
             self.dataspace, adjacency, recompute_tradeoff(records, self.dataspace, adjacency)
         )
-
-
-def kind_measurements(release: "ReleaseValue", space: LinkedSpace) -> list[ResidualMeasurement]:
-    """Return what a release measured of the residuals of members and of units."""
-    if not isinstance(release.scope.dataspace, LinkedDataspace):
-        return record_measurements(release, space.members)
-    parts: list[ResidualMeasurement] = []
-    for result, mechanism in zip(release.results, release.mechanisms, strict=True):
-        assert isinstance(mechanism, LinkedMechanism)
-        vectors = mechanism.space.split(np.asarray(result.noisy))
-        for kind, (part, noisy) in enumerate(zip(mechanism.parts, vectors, strict=True)):
-            parts.append(residuals_as_measured(kind, space.kinds[kind], part, noisy))
-    return parts
 
 
 def linked_dataspace(releases: "Sequence[ReleaseValue]") -> LinkedDataspace:

@@ -24,7 +24,7 @@ from semidp.promise.schema.schema import Schema
 from semidp.promise.sensitivity.table_spaces import find_possible_cells
 from semidp.promise.spaces.dataspace import RECORD, Dataspace
 from semidp.promise.spaces.linked import MEMBER, UNIT, LinkedDataspace
-from semidp.publish.half_widths import INTERVALS_BELOW, LEVEL, half_widths
+from semidp.publish.half_widths import INTERVALS_BELOW, half_widths
 from semidp.publish.results.published_table import FitKind, Fitted, PublishedTable
 from semidp.publish.statistics.protocol.requests import Published, Request
 from semidp.publish.statistics.tables.fitting import fit_product
@@ -213,11 +213,6 @@ def count_cells(schema: Schema) -> int:
 def has_intervals(errors: Floats) -> bool:
     """Whether a table is small enough that the laws of its cells are computed."""
     return errors.size < INTERVALS_BELOW
-
-
-def chebyshev_half_widths(errors: Floats) -> Floats:
-    """Half-widths that hold for any law, ``sd / √0.05``: where there are too many laws."""
-    return errors / math.sqrt(1 - LEVEL)
 
 
 def measured_counts(
