@@ -14,8 +14,7 @@ from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.spaces.linked import Link, LinkedDataspace, linked_adjacency
 from semidp.promise.tradeoff.budget import Budget
 from semidp.publish.linked_mechanism import LinkedMechanism
-from semidp.publish.product_estimates import spread_residual, sum_residuals
-from semidp.publish.size_agreement import assemble_tables
+from semidp.publish.product_estimates import assemble_tables, spread_residual, sum_residuals
 
 PLACES = Feature.from_paths(
     ["state", "county", "tract"],
@@ -198,10 +197,7 @@ def test_standard_errors_are_those_of_least_squares(name):
     dense, agreement = Dense(mechanism), mechanism.agreement
     covariance = dense.covariance - dense.gain @ dense.constraint @ dense.covariance
     smaller = 0
-    for part, variances in (
-        (mechanism.members, agreement.member_variances),
-        (mechanism.units, agreement.unit_variances),
-    ):
+    for which, part in enumerate(mechanism.parts):
         kind = part.space
         for number, view in enumerate(kind.views):
             rows = np.zeros((math.prod(kind.residuals.shape(view)), dense.size))
@@ -216,7 +212,7 @@ def test_standard_errors_are_those_of_least_squares(name):
                         )
                         rows[:, place.start + entry] = spread.ravel()
             expected = np.diag(rows @ covariance @ rows.T)
-            found = kind.trim(variances(number), view).ravel()
+            found = kind.trim(agreement.variances(which, number), view).ravel()
             assert np.allclose(found, expected, rtol=1e-6, atol=1e-6)
             smaller += int(
                 (found < kind.trim(part.cell_variances(number), view).ravel() - 1e-9).any()
@@ -238,7 +234,7 @@ def test_estimates_agree_in_every_place_and_keep_exact_totals(name):
         counted = np.moveaxis(homes, place, -1) @ mechanism.agreement.sizes
         assert np.allclose(persons, counted, atol=1e-7)
     for kind, residuals in ((space.members, members), (space.units, units)):
-        for view, table in zip(kind.views, assemble_tables(residuals, kind), strict=True):
+        for view, table in zip(kind.views, assemble_tables(kind, residuals), strict=True):
             for margin in kind.dataspace.published_totals:
                 shared = tuple(map(min, view, margin.view))
                 if any(shared):

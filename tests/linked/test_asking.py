@@ -30,10 +30,7 @@ def prepared(plan):
 
 def largest_errors(mechanism):
     agreement = mechanism.agreement
-    return [
-        float(np.sqrt(variances(0).max()))
-        for variances in (agreement.member_variances, agreement.unit_variances)
-    ]
+    return [float(np.sqrt(agreement.variances(kind, 0).max())) for kind in (0, 1)]
 
 
 @pytest.mark.few(2)

@@ -123,7 +123,7 @@ def test_the_correction_is_constrained_least_squares_and_errors_follow(name):
                 kind.residuals, unit.reshape(kind.residuals.shape(small)), small, view
             )
             rows[:, place.start + entry] = spread.ravel()
-    found = kind.trim(mechanism.agreement.member_variances(0), view).ravel()
+    found = kind.trim(mechanism.agreement.variances(0, 0), view).ravel()
     assert np.allclose(found, np.diag(rows @ covariance @ rows.T), rtol=1e-6, atol=1e-6)
     smaller += int(
         (found < kind.trim(mechanism.members.cell_variances(0), view).ravel() - 1e-9).any()

@@ -36,9 +36,9 @@ def variances_of(mechanism):
     """The variances of all tables, as the agreement gives them."""
     agreement = mechanism.agreement
     members = [
-        agreement.member_variances(number) for number in range(len(mechanism.space.members.views))
+        agreement.variances(0, number) for number in range(len(mechanism.space.members.views))
     ]
-    units = [agreement.unit_variances(number) for number in range(len(mechanism.space.units.views))]
+    units = [agreement.variances(1, number) for number in range(len(mechanism.space.units.views))]
     return [*members, *units]
 
 

@@ -248,21 +248,19 @@ def test_standard_errors_and_intervals_are_true_after_the_agreement():
     space, agreement, draws = mechanism.space, mechanism.agreement, 600
     truth = [agreement.residuals(*space.split(values.astype(float)))]
     noisy = values + mechanism.noises(draws, SeededRandomness(9))
-    for kind, place, variances in (
-        (space.members, 0, agreement.member_variances),
-        (space.units, 1, agreement.unit_variances),
-    ):
+    for place, kind in enumerate(space.kinds):
         view = kind.views[0]
         exact = sum_residuals(kind.residuals, truth[0][place], view)
         errors = []
         for one in noisy:
             parts = agreement.residuals(*space.split(one.astype(float)))
             errors.append(sum_residuals(kind.residuals, parts[place], view) - exact)
-        variance = kind.trim(variances(0), view)
+        variances = agreement.variances(place, 0)
+        variance = kind.trim(variances, view)
         ratio = np.var(errors, axis=0) / variance
         assert abs(float(ratio.mean()) - 1) < 0.05
         assert np.abs(np.mean(errors, axis=0)).max() < 5 * float(np.sqrt(variance.max() / draws))
-        half = kind.trim(LinkedIntervals(mechanism).compute_half_widths(place, variances(0)), view)
+        half = kind.trim(LinkedIntervals(mechanism).compute_half_widths(place, variances), view)
         covered = float((np.abs(errors) <= half).mean())
         assert 0.94 < covered < 0.96
         # a twin whose errors are a tenth too small must be caught

@@ -54,7 +54,7 @@ def test_errors_of_coded_cells_are_those_of_sums_over_sizes(name):
     by_size = [mechanism.cell_variances(number) for number in tables]
     compared, larger = 0, 0
     for top in range(link.least, link.most + 1):
-        code = TopCode.from_link(top, link)
+        code = TopCode(top, link.least, link.most)
         coded = CodedNoise.from_mechanism(mechanism, code)
         variances = [coded.cell_variances(number) for number in tables]
         for number, axis in coded_tables(mechanism).items():
@@ -92,20 +92,21 @@ def test_intervals_of_the_last_level_cover(name, way, rho, monkeypatch):
     if way == "tail":
         monkeypatch.setattr(f"{intervals}._MOST_LAWS", 0)
     mechanism = LinkedMechanism.calibrate(space_of(name), Budget.zcdp(rho))
-    code = TopCode.from_link(3, mechanism.space.dataspace.link)
+    link = mechanism.space.dataspace.link
+    code = TopCode(3, link.least, link.most)
     draws = 3000
     noise = mechanism.noises(draws, SeededRandomness(7))
     coded = CodedNoise.from_mechanism(mechanism, code)
     ((number, axis),) = coded_tables(mechanism).items()
     place = number - len(mechanism.space.members.views)
-    stretched = mechanism.agreement.unit_variances(place, code)
+    stretched = mechanism.agreement.variances(1, place, code)
     half = code.take_levels(
         LinkedIntervals(mechanism, code).compute_half_widths(number, stretched), axis
     )
     assert np.array_equal(coded.half_widths(number), half)
     rows, widths, short = [], [], []
     single = LinkedIntervals(mechanism).compute_half_widths(
-        number, mechanism.agreement.unit_variances(place)
+        number, mechanism.agreement.variances(1, place)
     )
     for cell in list(np.ndindex(half.shape))[:24]:
         unit = np.zeros(half.shape)

@@ -550,8 +550,8 @@ class _Trial:
                     of_tables[number, which] += int(is_hit.sum())
         counted: list[list[tuple[int, int]]] = []
         for several, of_tables in zip(events, hits, strict=True):
-            rows = zip(several, of_tables, strict=True)
-            counted.append([_by_null(event, row) for event, row in rows])
+            rows = zip(several, of_tables.tolist(), strict=True)
+            counted.append([(row[event.null], row[1 - event.null]) for event, row in rows])
         return counted
 
     def chance(self, hits: tuple[int, int], trials: int) -> float:
@@ -564,14 +564,6 @@ class _Trial:
         allowed = allowed_power(self.claim, at_most(size, trials, self.error / 2))
         proved = at_least(power, trials, self.error / 2)
         return float((proved > allowed).mean())
-
-
-def _by_null(event: _Event, hits: NDArray[np.int64]) -> tuple[int, int]:
-    """Hits under the null and under the alternative, from hits under the first and the second
-    table.
-    """
-    null, alternative = event.null, 1 - event.null
-    return int(hits[null]), int(hits[alternative])
 
 
 def _error_shares(error: float, events: int) -> list[float]:

@@ -519,20 +519,15 @@ def _check_exchanges(
     one: Counter[Record], other: Counter[Record], adjacency: Adjacency, scope: Scope
 ) -> None:
     """Refuse two datasets that the exchanges of one person do not join."""
-    if not is_reachable(
-        ListedExchanges.from_dataspace(scope.dataspace), one, other, adjacency.most_moves
-    ):
-        raise Refused(_not_exchanges(adjacency))
-
-
-def _not_exchanges(adjacency: Adjacency) -> str:
-    """Say that two datasets are not as close as exchanges are."""
+    exchanges = ListedExchanges.from_dataspace(scope.dataspace)
+    if is_reachable(exchanges, one, other, adjacency.most_moves):
+        return
     if adjacency.times == 1:
-        return (
+        raise Refused(
             "the two datasets of the pair are not one exchange apart: one person may go anywhere,"
             " and for each published total that it changes one other record takes its place"
         )
-    return (
+    raise Refused(
         f"the two datasets of the pair were not found to be {adjacency.times} exchanges apart, one"
         f" for each record of {adjacency.words.who}: a record may go anywhere, and for each"
         " published total that it changes one other record takes its place"

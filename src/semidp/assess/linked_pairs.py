@@ -24,6 +24,7 @@ from semidp.assess.linked_totals import (
     Signed,
     UnitChange,
     find_leaf_ancestors,
+    find_nodes,
 )
 from semidp.assess.pairs import Pair
 from semidp.errors import Refused
@@ -133,7 +134,7 @@ class Moves(ABC):
     def value(self, own: Leaves, levels: Sequence[int], block: View) -> Leaves:
         """Published value of a member in a block."""
         cell = self.layout.member(own, tuple(levels))
-        return self.nodes(cell, block)
+        return find_nodes(self.layout.public.schema.grid, block, cell)
 
     def differ_in_place(self, block: View, old: Leaves, new: Leaves) -> bool:
         """Whether two units differ in their published place."""
@@ -144,15 +145,6 @@ class Moves(ABC):
         if not any(view):
             return False
         return self.value(old, nothing, view) != self.value(new, nothing, view)
-
-    def nodes(self, cell: Leaves, view: View) -> Leaves:
-        """Nodes of a cell of members at the depths of a view."""
-        chains = self.layout.public.schema.grid.chains
-        nodes = []
-        for axis in list_axes(view):
-            ancestors = find_leaf_ancestors(chains[axis], view[axis])
-            nodes.append(int(ancestors[cell[axis]]))
-        return tuple(nodes)
 
     def build_change(
         self,

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.errors import SemidpError
-from semidp.promise.schema.margins import Chain, Floats, Totals, View, list_axes
+from semidp.promise.schema.margins import Chain, Floats, Grid, Totals, View, list_axes
 from semidp.promise.schema.schema import Table
 from semidp.promise.sensitivity.linked_products import KindSpace
 from semidp.promise.spaces.dataspace import Dataspace
@@ -92,6 +92,15 @@ class Change:
 def find_leaf_ancestors(chain: Chain, depth: int) -> NDArray[np.intp]:
     """Ancestor of every leaf at a depth; the leaf itself at the last depth."""
     return chain.find_leaf_ancestors(depth)
+
+
+def find_nodes(grid: Grid, view: View, cell: Leaves) -> Leaves:
+    """Nodes of a cell at the depths of a view."""
+    nodes = []
+    for axis in list_axes(view):
+        of_leaves = find_leaf_ancestors(grid.chains[axis], view[axis])
+        nodes.append(int(of_leaves[cell[axis]]))
+    return tuple(nodes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -359,13 +368,8 @@ class HeldTotals:
         return all(self._place_fits(change, placed, node) for node in self._places(change, placed))
 
     def _values(self, view: View, cells: Iterable[Leaves]) -> Counter[Leaves]:
-        chains = self.layout.public.schema.grid.chains
-        counts: Counter[Leaves] = Counter()
-        nodes = {axis: find_leaf_ancestors(chains[axis], view[axis]) for axis in list_axes(view)}
-        for cell in cells:
-            value = tuple(int(nodes[axis][cell[axis]]) for axis in list_axes(view))
-            counts[value] += 1
-        return counts
+        grid = self.layout.public.schema.grid
+        return Counter(find_nodes(grid, view, cell) for cell in cells)
 
     def _members_fit(self, change: Change) -> bool:
         """Whether all other units can hold the members that are left: at least `least` and at most

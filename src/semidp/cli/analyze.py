@@ -246,7 +246,7 @@ def analysis(
     document["sensitivity"] = _sensitivity(space)
     ball = _sensitivity(_ball(space, scope))
     document["sensitivities"] = {"ball": ball, "exchange": _analyze_exchange(space, known)}
-    document["naive"] = _norms(space.compare_norms()["S_Group"])
+    document["naive"] = _norms(space.naive.multiply(space.adjacency.a))
     document["published_exactly"] = space.is_zero
     mechanisms: list[dict[str, Any]] = []
     for budget in budgets:

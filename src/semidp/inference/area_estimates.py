@@ -311,12 +311,6 @@ def nation_use(
     return True, "used"
 
 
-def known_of_state(folder: str, state: str, total: int | None) -> dict[str, Any]:
-    """What the files of one state say of the state as a whole, as plain values."""
-    files = read_state(folder, state, total)
-    return RootKnowledge.from_measurements(files.measurements, CLASSES).to_json()
-
-
 @frozen(eq=False)
 class Nation:
     """All states, and what was measured of their sum."""
@@ -493,7 +487,9 @@ def estimate_areas(task: CensusTask) -> CensusEstimates:
 
 
 def _load_state(task: CensusTask, state: str) -> dict[str, Any]:
-    return known_of_state(task.folder, state, task.totals.get(state))
+    """What the files of one state say of the state as a whole, as plain values."""
+    files = read_state(task.folder, state, task.totals.get(state))
+    return RootKnowledge.from_measurements(files.measurements, CLASSES).to_json()
 
 
 def _root(nation: Nation | None, state: str) -> RootKnowledge | None:

@@ -116,11 +116,7 @@ def swaps(axes: int, margins: Iterable[Iterable[int]]) -> list[RecordSwap]:
         weaker = [other for axes, other in choices if axes == moved and other < shared]
         if not weaker:
             least.append(RecordSwap(tuple(sorted(moved)), tuple(sorted(shared))))
-    return sorted(least, key=_by_axes)
-
-
-def _by_axes(swap: RecordSwap) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    return swap.exchanged, swap.shared
+    return sorted(least, key=lambda swap: (swap.exchanged, swap.shared))
 
 
 @dataclass(frozen=True)

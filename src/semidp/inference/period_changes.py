@@ -288,7 +288,9 @@ def compare_releases(
         raise InputError("a change is between two releases or more")
     if len({id(release) for release in releases}) < len(releases):
         raise InputError("a release is named twice: name one of each period")
-    called = names or [_name_release(release, place) for place, release in enumerate(releases)]
+    called = names or [
+        release.plan.period or str(number) for number, release in enumerate(releases, 1)
+    ]
     if len({*called}) < len(releases):
         raise InputError("two of these releases are of the same period: name them apart")
     readings, reasons = [], dict[str, str]()
@@ -322,10 +324,6 @@ def compare_releases(
     return Changes(
         tuple(called), tuple(rows), tuple(tests), missing, tuple(reasons.items()), tuple(readings)
     )
-
-
-def _name_release(release: "ReleaseValue", place: int) -> str:
-    return release.plan.period or str(place + 1)
 
 
 def _compare(

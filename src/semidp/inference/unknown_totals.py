@@ -575,20 +575,6 @@ class UnknownTotals:
         return sum_comonotone(laws, heights)
 
 
-def noise_terms(asked: CrossedTable, weights: Floats) -> NoiseTerms:
-    """The noise of one weighted sum of the cells of a released table, where it is a sum of
-    independent numbers.
-    """
-    noise = asked.measured.weigh_noise(asked.pull_weights(weights[None]))
-    if not noise.is_independent:
-        raise Refused(
-            "with noisy totals of many levels or strata the noise must be drawn number by number"
-            " (Gaussian or Laplace noise in cells, or a product), not"
-            f" {asked.measured.noise_name} noise: publish the totals exactly"
-        )
-    return NoiseTerms(noise.terms(0))
-
-
 def unknown_totals(asked: CrossedTable, questions: tuple[ScoreQuestion, ...]) -> UnknownTotals:
     """A released table as these tests see it: the feature with exact totals stands first."""
     rows_exact = asked.exact[0]
@@ -598,7 +584,15 @@ def unknown_totals(asked: CrossedTable, questions: tuple[ScoreQuestion, ...]) ->
         estimate, sizes = asked.estimate.swapaxes(0, 1), asked.column_totals
 
     def collect_noise(weights: Floats) -> NoiseTerms:
-        return noise_terms(asked, weights if rows_exact else weights.swapaxes(0, 1))
+        as_released = weights if rows_exact else weights.swapaxes(0, 1)
+        noise = asked.measured.weigh_noise(asked.pull_weights(as_released[None]))
+        if not noise.is_independent:
+            raise Refused(
+                "with noisy totals of many levels or strata the noise must be drawn number by"
+                " number (Gaussian or Laplace noise in cells, or a product), not"
+                f" {asked.measured.noise_name} noise: publish the totals exactly"
+            )
+        return NoiseTerms(noise.terms(0))
 
     return UnknownTotals(estimate, sizes, collect_noise, questions)
 

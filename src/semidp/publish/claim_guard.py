@@ -5,6 +5,7 @@ Exchanges are drawn by the definition, members that move between units and units
 members among them. A pair that is found can only refuse a release: no claim follows from it.
 """
 
+import itertools
 import time
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
@@ -19,7 +20,6 @@ from semidp.promise.mechanisms.residual_noise import ResidualNoise
 from semidp.promise.schema.margins import Chain, Mask, View, list_axes
 from semidp.promise.sensitivity.described_moves import (
     ExchangeMove,
-    MovedRecord,
     block_from_view,
     list_exchanges,
 )
@@ -202,7 +202,8 @@ def draw_placements(
     """
     random = np.random.default_rng(0)
     leaves: dict[str, Nodes] = {}
-    for letter in sorted({letter for record in move.records for letter in _list_letters(record)}):
+    places = [place for record in move.records for place in (record.before, record.after)]
+    for letter in sorted({*itertools.chain(*places)}):
         drawn = [random.choice(np.flatnonzero(kept[axis]), draws) for axis in move.axes]
         leaves[letter] = np.stack(drawn, axis=1)
         for other in list(leaves)[:-1]:
@@ -227,7 +228,3 @@ def draw_placements(
             records.append(np.stack(seen, axis=1)[valid])
     signs = np.tile(np.array([-1, 1]), (int(valid.sum()), len(move.records)))
     return Probes(np.stack(records, axis=1), signs)
-
-
-def _list_letters(record: MovedRecord) -> tuple[str, ...]:
-    return (*record.before, *record.after)

@@ -27,7 +27,12 @@ from semidp.promise.spaces.linked import UNIT
 from semidp.publish.half_widths import LEVEL, half_width, sum_terms, table_half_widths
 from semidp.publish.noise_laws import find_near_normal, joined_laws
 from semidp.publish.placement import Objective, Workload
-from semidp.publish.product_estimates import gather_on_residuals, pull_back_weights, spread_residual
+from semidp.publish.product_estimates import (
+    assemble_tables,
+    gather_on_residuals,
+    pull_back_weights,
+    spread_residual,
+)
 from semidp.publish.residual_mechanism import ResidualMechanism, SharedNoise
 from semidp.publish.size_agreement import (
     Agreement,
@@ -35,7 +40,6 @@ from semidp.publish.size_agreement import (
     SizeAgreement,
     TopCode,
     along_size,
-    assemble_tables,
 )
 
 
@@ -136,10 +140,7 @@ class LinkedMechanism(LinkedNoise, SharedNoise):
 
     def cell_variances(self, table: int) -> Floats:
         """Return the variance of each cell of a table once both kinds agree."""
-        which, place = self.locate_table(table)
-        if which == 0:
-            return self.agreement.member_variances(place)
-        return self.agreement.unit_variances(place)
+        return self.agreement.variances(*self.locate_table(table))
 
     def half_widths(self, table: int) -> Floats:
         """Return the half-width of the 95% interval of each cell of a table."""
@@ -150,7 +151,7 @@ class LinkedMechanism(LinkedNoise, SharedNoise):
         residuals = self.agreement.residuals(*self.space.split(values))
         tables = []
         for kind, of_kind in zip(self.space.kinds, residuals, strict=True):
-            tables += assemble_tables(of_kind, kind)
+            tables += assemble_tables(kind, of_kind)
         return tables
 
     def combination(self, weights: Mapping[int, ArrayLike]) -> Floats:
@@ -268,7 +269,7 @@ class CodedNoise(LinkedMechanism):
 
     def _stretched_variances(self, table: int) -> Floats:
         """Variances by single sizes: from the top on, those of the last level."""
-        return self.agreement.unit_variances(self.locate_table(table)[1], self.code)
+        return self.agreement.variances(*self.locate_table(table), self.code)
 
     def half_widths(self, table: int) -> Floats:
         """Return the half-width of the 95% interval of each published cell."""

@@ -49,11 +49,6 @@ _MOST_CELLS = 10**8  # of a pair on all levels, which is counted once and held
 _TARGET_WEIGHT = 9  # of the variance of pairs with a target, against that of others
 
 
-def exact_features(invariants: Iterable[Margin]) -> set[str]:
-    """Return the features whose own counts follow from exact totals."""
-    return {name for margin in invariants for name in margin.names}
-
-
 def list_pairs(asked: Microdata, invariants: Iterable[Margin]) -> list[tuple[str, str]]:
     """Return the pairs of columns that exact totals do not publish already."""
     exact = [{*margin.names} for margin in invariants]
@@ -72,7 +67,8 @@ def share_first_phase(
     ``A / √(1 - Σ s) + Σ B_f / √s_f``, which is least where shares are as the errors to the power
     2/3. Other levels are pooled if they are rare, which is seen with as much as a pair gets.
     """
-    schema, exact = dataspace.schema, exact_features(dataspace.margins)
+    schema = dataspace.schema
+    exact = {name for margin in dataspace.margins for name in margin.names}
     pairs = list_pairs(asked, dataspace.margins)
     error = forecast_error(asked, dataspace, adjacency, asked.phases_budget)
     bins = count_bins(dataspace.n, error)

@@ -30,7 +30,11 @@ def estimate_tables(space: ProductSpace, vector: ArrayLike) -> list[Floats]:
     >>> bool(np.allclose(estimate_tables(space, space.measure([table]))[0], table.counts))
     True
     """
-    residuals = {**space.exact_residuals, **space.split_residuals(vector)}
+    return assemble_tables(space, {**space.exact_residuals, **space.split_residuals(vector)})
+
+
+def assemble_tables(space: ProductSpace, residuals: Mapping[View, Floats]) -> list[Floats]:
+    """Return every table put together from its residuals."""
     tables = []
     for view in space.views:
         trimmed_table = sum_residuals(space.residuals, residuals, view)

@@ -23,8 +23,8 @@ from semidp.promise.schema.features import SIZE, Feature
 from semidp.promise.schema.margins import Floats, View, is_within_view, list_axes
 from semidp.promise.schema.schema import Schema
 from semidp.promise.sensitivity.linked_products import KindSpace
-from semidp.promise.spaces.linked import Link, LinkedDataspace
-from semidp.publish.product_estimates import spread_residual, sum_residuals
+from semidp.promise.spaces.linked import LinkedDataspace
+from semidp.publish.product_estimates import spread_residual
 from semidp.publish.residual_mechanism import ResidualMechanism
 
 
@@ -58,11 +58,6 @@ class TopCode:
                 f"the top code of {SIZE} is one of the sizes of a unit, from {self.least} to"
                 f" {self.most}, not {self.top}"
             )
-
-    @classmethod
-    def from_link(cls, top: int, link: Link) -> "TopCode":
-        """Return the top code of linked units; refuse a size that no unit may have."""
-        return cls(top, link.least, link.most)
 
     @property
     def place(self) -> int:
@@ -343,11 +338,10 @@ class SizeAgreement:
         members, units
             The measured vectors of each kind.
         """
-        of_members = {
-            **self.members.space.exact_residuals,
-            **self.members.space.split_residuals(members),
-        }
-        of_units = {**self.units.space.exact_residuals, **self.units.space.split_residuals(units)}
+        of_members, of_units = (
+            {**part.space.exact_residuals, **part.space.split_residuals(vector)}
+            for part, vector in zip(self._parts, (members, units), strict=True)
+        )
         both = (of_members, of_units)
         for equation in self.equations:
             total = equation.total
@@ -364,19 +358,13 @@ class SizeAgreement:
                 of_kind[term.view] = of_kind[term.view] - change
         return both
 
-    def member_variances(self, table: int) -> Floats:
-        """Return the variance of each cell of a table of members once both kinds agree."""
-        return self._variances(0, table)
-
-    def unit_variances(self, table: int, code: TopCode | None = None) -> Floats:
-        """Return the variance of each cell of a table of units once both kinds agree.
+    def variances(self, kind: int, table: int, code: TopCode | None = None) -> Floats:
+        """Return the variance of each cell of a table of members (0) or of units (1) once both
+        kinds agree.
 
         With a top code every size from the top on has the variance of the last level.
         """
-        return self._variances(1, table, code)
-
-    def _variances(self, kind: int, table: int, code: TopCode | None = None) -> Floats:
-        mechanism = (self.members, self.units)[kind]
+        mechanism = self._parts[kind]
         space = mechanism.space
         view = space.views[table]
         if code is None:
@@ -594,12 +582,7 @@ def _home_level(
 
 def _variance(mechanism: ResidualMechanism, view: View) -> float:
     """The mean variance of an entry of a residual before centring; 0 where it is exact."""
-    part = mechanism.space.parts.get(view)
-    if part is None:
-        return 0.0
-    scales = mechanism.space.scales[part].astype(float)
-    variances = mechanism.variances[part] / scales**2
-    return float(variances.mean())
+    return float(_entries(mechanism, view).mean())
 
 
 def _entries(mechanism: ResidualMechanism, view: View) -> Floats:
@@ -619,12 +602,3 @@ def _measured_ones(
     """Weights on the residuals that have noise; those on exact ones are dropped."""
     noisy = mechanism.space.parts
     return {view: values for view, values in weights.items() if view in noisy}
-
-
-def assemble_tables(residuals: Mapping[View, Floats], space: KindSpace) -> list[Floats]:
-    """Return every table of one kind, put together from its residuals."""
-    every = dict(residuals)
-    tables = []
-    for view in space.views:
-        tables.append(space.restore_full_table(sum_residuals(space.residuals, every, view), view))
-    return tables

@@ -265,13 +265,10 @@ class DifferencePool:
         different = self._collect_terms(weights)
         by_choice = [len(choice) for choice in choices]
         of_kind = np.arange(len(kinds)).reshape(by_choice)
-        table = np.full(self._shape(block), -1, dtype=np.intp)
+        counts = self.space.counts[self.space.blocks.index(block)]
+        table = np.full(counts.shape, -1, dtype=np.intp)
         table[self._places(block)] = np.broadcast_to(of_kind, lengths)
         return different, table.ravel()
-
-    def _shape(self, block: Margin) -> tuple[int, ...]:
-        number = self.space.blocks.index(block)
-        return tuple(self.space.counts[number].shape)
 
     def _cells(self, query: CellSums, chosen: dict[int, int]) -> Floats:
         """Cells of all features that one group of a set adds up."""

@@ -30,7 +30,7 @@ from semidp.inference.records.record_search import (
     vector_sweep,
 )
 from semidp.inference.records.shrinkage import estimate_one_way, estimate_targets
-from semidp.inference.records.starting_records import Beginning, match_records, sorted_codes
+from semidp.inference.records.starting_records import Beginning, match_records
 from semidp.inference.records.synthetic import SyntheticRecords
 from semidp.promise.mechanisms.mechanism import Mechanism
 from semidp.promise.noise.randomness import Randomness, generator
@@ -355,7 +355,8 @@ def _records(
     """Sort records, and say how far they are from the tables."""
     goal = Goal(numbers.dataspace.schema.grid, tuple(targets))
     distances = goal.distances(goal.layout.counts(codes), numbers.features)
-    ordered = sorted_codes(codes)
+    # In the order of their codes, where a line stands says nothing.
+    ordered = codes[np.lexsort(codes.T[::-1])]
     places = tuple(np.ascontiguousarray(ordered[:, axis]) for axis in range(codes.shape[1]))
     return SyntheticRecords(
         numbers.dataspace.schema,

@@ -91,7 +91,7 @@ def match_records(
         leaves = _first_leaves(grid, view, cells)
         shared = meet(view, held)
         ours = stratum_keys(grid, codes, shared)
-        theirs = _keys_of_cells(grid, view, shared)[cells]
+        theirs = np.asarray(grid.labels(shared, view), dtype=np.int64)[cells]
         # Records of one separator stand together in both orders, at random in ours.
         into = np.lexsort((draw.random(records), ours))
         out_of = np.argsort(theirs, kind="stable")
@@ -100,11 +100,6 @@ def match_records(
                 codes[into, axis] = leaves[axis][out_of]
         held = join(held, view)
     return codes
-
-
-def sorted_codes(codes: Codes) -> Codes:
-    """Return records in the order of their codes: where a line stands says nothing."""
-    return codes[np.lexsort(codes.T[::-1])]
 
 
 def _first_leaves(grid: Grid, view: View, cells: NDArray[np.intp]) -> dict[int, NDArray[np.int64]]:
@@ -116,11 +111,6 @@ def _first_leaves(grid: Grid, view: View, cells: NDArray[np.intp]) -> dict[int, 
         starts = np.asarray(grid.chains[axis].starts[view[axis] - 1], dtype=np.int64)
         leaves[axis] = starts[node]
     return leaves
-
-
-def _keys_of_cells(grid: Grid, view: View, shared: View) -> NDArray[np.int64]:
-    """For each cell of a view its cell in a coarser one."""
-    return np.asarray(grid.labels(shared, view), dtype=np.int64)
 
 
 _MOST_CELLS = 2**20  # of one table that meets exact totals that are not decomposable

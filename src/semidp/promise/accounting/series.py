@@ -312,9 +312,6 @@ class SeriesAccount:
             return self.budget.mu**2
         return self.budget.rho or Fraction(0)
 
-    def _as_curve(self, amount: Fraction) -> Tradeoff:
-        return ZCDP(amount) if self.budget.rho is not None else Gaussian(amount)
-
     def find_worst(self, within: int | None = None) -> tuple[Fraction, tuple[int, ...]]:
         """Return the largest sum of rho or mu² over an admissible set of periods, and that set.
 
@@ -362,7 +359,8 @@ class SeriesAccount:
         if self.each is not None:
             return SeriesTotal(self._compose_each(self.each), ())
         amount, periods = self.find_worst()
-        return SeriesTotal(self._as_curve(amount), periods)
+        curve = ZCDP(amount) if self.budget.rho is not None else Gaussian(amount)
+        return SeriesTotal(curve, periods)
 
     @property
     def next_period(self) -> int | None:

@@ -194,11 +194,6 @@ class Schema:
         mentioned = [self.axis(name) for name in names]
         return tuple(dict.fromkeys((*mentioned, *range(len(self.features)))))
 
-    def reorder_features(self, order: Sequence[int]) -> "Schema":
-        """Return the schema with its features in another order, by their positions."""
-        features = [self.features[axis] for axis in order]
-        return Schema(tuple(features), self.structural_zeros)
-
     @cached_property
     def _places(self) -> dict[str, tuple[int, int]]:
         """Position of the feature of each name, and its depth there."""

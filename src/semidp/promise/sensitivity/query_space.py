@@ -211,16 +211,6 @@ class QuerySpace(ABC):
         """
         return float((self.project(weights) ** 2).sum())
 
-    def compare_norms(self) -> dict[str, Norms]:
-        """Return the norms of S_DP (one record), S_Group (any a records) and S_Semi (what is
-        published kept).
-        """
-        return {
-            "S_DP": self.naive,
-            "S_Group": self.naive.multiply(self.adjacency.a),
-            "S_Semi": self.norms,
-        }
-
     @property
     def reach(self) -> int:
         """The most records that the query can see change between adjacent datasets."""

@@ -76,12 +76,8 @@ class Structure:
         choices = []
         for axis, full in enumerate(self.grid.full):
             depths = range(1, full + 1)
-            choices.append(tuple(self._has_choice(axis, depth) for depth in depths))
+            choices.append(tuple(bool((self.branches(axis, depth) > 1).any()) for depth in depths))
         return tuple(choices)
-
-    def _has_choice(self, axis: int, depth: int) -> bool:
-        """Whether some inhabited node one depth up has two nodes that can occur."""
-        return bool((self.branches(axis, depth) > 1).any())
 
     @cached_property
     def varying(self) -> frozenset[tuple[int, int]]:

@@ -164,7 +164,8 @@ class PublishedTable(PublishedColumns):
         half_widths = self.half_widths
         if half_widths is not None:
             half_widths = np.transpose(half_widths, self.order)
-        schema = self.schema.reorder_features(self.order)
+        features = [self.schema.features[axis] for axis in self.order]
+        schema = Schema(features, self.schema.structural_zeros)
         counts = np.transpose(self.counts, self.order)
         estimate = np.transpose(self.estimate, self.order)
         errors = np.transpose(self.standard_errors, self.order)

@@ -506,7 +506,10 @@ def joined_tables(
             held = each.take_snapshot(list(dict.fromkeys([joining.column, *names])))
             closing.callback(held.close)
             kept.append(held)
-        members, units = (_add_link(each.table, joining.column) for each in kept)
+        # the link as text
+        members, units = (
+            each.table.mutate(**{LINK: each.table[joining.column].cast("string")}) for each in kept
+        )
         outside = _outside(kept[1], units, joining)
         sizes = members.group_by(LINK).aggregate(**{_COUNTED: members.count()})
         inherited = [name for name in of_units if name not in joining.derived]
@@ -525,11 +528,6 @@ def joined_tables(
         whole = counted.select(*of_units, **{SIZE: size})
         on_error.pop_all()
     return IbisRecords(lived, steady=True), IbisRecords(whole, closing.close, steady=True)
-
-
-def _add_link(table: Any, column: str) -> Any:
-    """A table with the link as text."""
-    return table.mutate(**{LINK: table[column].cast("string")})
 
 
 def _outside(records: IbisRecords, units: Any, joining: Joining) -> Any:

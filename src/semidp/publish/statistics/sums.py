@@ -56,7 +56,6 @@ from semidp.publish.statistics.outcomes.groups import (
     interval_paragraphs,
     outcome_values,
     pair_column_names,
-    read_binary_outcome,
     read_confidence,
     read_groups,
     read_outcome,
@@ -400,11 +399,7 @@ def _build_requests(chosen: Chosen) -> list[GroupRequest]:
         for column in chosen[setting]:
             by = read_groups(chosen)
             binary = statistic is Statistic.proportion
-            outcome = (
-                read_binary_outcome(chosen, column)
-                if binary
-                else read_outcome(chosen, column, GroupRequest)
-            )
+            outcome = read_outcome(chosen, column, GroupRequest, binary=binary)
             confidence = read_confidence(chosen, differences=True)
             requests.append(GroupRequest(statistic, outcome, by, confidence=confidence))
     return requests

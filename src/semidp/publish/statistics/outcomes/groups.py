@@ -245,19 +245,16 @@ DIFFERENCES = Setting(
 )
 
 
-def read_outcome(chosen: Chosen, column: str, asked: type[OutcomeRequest]) -> Outcome:
+def read_outcome(
+    chosen: Chosen, column: str, asked: type[OutcomeRequest], *, binary: bool = False
+) -> Outcome:
     """Return a column with the bounds and the grid that are declared for it, or what is asked of it
-    has unless declared.
+    has unless declared. Zeros and ones need none: there they are of no use, and do no harm.
     """
     bounds, grid, step = (chosen.of_column(field, column) for field in (BOUNDS, GRID, STEP))
+    if binary:
+        return binary_outcome(column)
     return asked.declare_outcome(column, bounds, grid or None, step or None)
-
-
-def read_binary_outcome(chosen: Chosen, column: str) -> Outcome:
-    """Return a column of zeros and ones, which needs no bounds."""
-    for field in (BOUNDS, GRID, STEP):
-        chosen.of_column(field, column)  # bounds are of no use here, and do no harm
-    return binary_outcome(column)
 
 
 def read_groups(chosen: Chosen) -> tuple[Margin, ...]:

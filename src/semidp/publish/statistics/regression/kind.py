@@ -46,7 +46,6 @@ from semidp.publish.statistics.outcomes.groups import (
     interval_columns,
     interval_paragraphs,
     outcome_values,
-    read_binary_outcome,
     read_confidence,
     read_outcome,
 )
@@ -464,11 +463,8 @@ def _build_requests(chosen: Chosen) -> list[RegressionRequest]:
             sets = chosen[ON]
             if not sets:
                 raise InputError(f"say on which features to regress {column}", needs="factors")
-            outcome = (
-                read_binary_outcome(chosen, column)
-                if model is Model.logistic
-                else read_outcome(chosen, column, RegressionRequest)
-            )
+            binary = model is Model.logistic
+            outcome = read_outcome(chosen, column, RegressionRequest, binary=binary)
             confidence = read_confidence(chosen, differences=False)
             requests.append(RegressionRequest(outcome, sets[0], model=model, confidence=confidence))
     return requests

@@ -165,7 +165,7 @@ class LinkedTablesRequest(Request):
 
     def coding(self, link: Link) -> TopCode | None:
         """Return how sizes are published; refuse a top code that is no size of a unit."""
-        return None if self.top_code is None else TopCode.from_link(self.top_code, link)
+        return None if self.top_code is None else TopCode(self.top_code, link.least, link.most)
 
     def refuse_units(self) -> None:
         """Refuse nothing: it is what is built beside units."""
