@@ -95,7 +95,7 @@ def test_an_audit_sees_less_noise_on_a_residual_of_tables_by_parts(tmp_path: Pat
     least["sigma2"] = "1/100"
     (tmp_path / "release" / "release.json").write_text(json.dumps(document))
     (claim,) = claims_of_release(Release.load(tmp_path / "release"))
-    assert claim.faults == ("it records less noise on some residual than its plan needs",)
+    assert claim.faults == ("it states less noise on a residual than its budget needs",)
 
 
 @pytest.mark.parametrize("mechanism", ["auto", "selection", "distribution"])

@@ -22,7 +22,7 @@ from semidp.assess.adjacent_datasets import ListedExchanges
 from semidp.assess.linked_pairs import worst_linked_pair
 from semidp.assess.pairs import Pair, make_pair, worst_histograms
 from semidp.assess.worst_moves import worst_move, worst_product_move
-from semidp.errors import DataError, InputError, Refused, SemidpError
+from semidp.errors import DataError, InputError, Refused
 from semidp.promise.confidential import reveal
 from semidp.promise.guarantee import Scope
 from semidp.promise.mechanisms.canonical_cell import CellSpace
@@ -49,13 +49,12 @@ from semidp.publish.fitting.tables import fit_table
 from semidp.publish.linked_mechanism import LinkedMechanism
 from semidp.publish.pipeline import Prepared
 from semidp.publish.plan import Plan
-from semidp.publish.recheck_results import differences, short
+from semidp.publish.recheck_results import compare_noise, differences, short
 from semidp.publish.release_value import ReleaseValue
 from semidp.publish.residual_mechanism import ResidualMechanism
-from semidp.publish.selection import AUTO
 from semidp.publish.sources.opening import open_source
 from semidp.publish.sources.reader import Reader
-from semidp.publish.statistics.protocol.requests import Published, Request
+from semidp.publish.statistics.protocol.requests import Published
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,14 +112,12 @@ def claims_of_release(
     release.refuse_combined("audits")
     claims = []
     for request, result in zip(release.plan.requests, release.results, strict=True):
-        recorded = result.guarantee.tradeoff
-        mechanism = _rebuild_mechanism(request, result, release)
-        faults = [*result.faults(mechanism)]
-        if recorded.compare(mechanism.tradeoff) not in (Order.EQUAL, Order.WEAKER):
-            faults.append("it claims more privacy for this table than its plan gives")
+        needed = result.recalibrate(request, release.scope)
+        faults = [f"it states {said}" for said in compare_noise(release, request, result, needed)]
         if document is not None:
             faults += _stated_otherwise(result, document)
-        drawn = result.sampling_mechanism(mechanism) or mechanism
+        drawn = result.sampling_mechanism(needed) or needed
+        recorded = result.guarantee.tradeoff
         claim = Claim(request.name, request.features, drawn, recorded, tuple(faults))
         claims.append(claim)
     guarantees = [result.guarantee for result in release.results]
@@ -141,18 +138,6 @@ def _stated_otherwise(result: Published, document: Mapping[str, Any]) -> Iterato
         for key in ("noise", "guarantee"):
             for path, stated, computed in differences(entry.get(key), follows[key], key):
                 yield f"it records {path} {short(stated)}, but its plan gives {short(computed)}"
-
-
-def _rebuild_mechanism(request: Request, result: Published, release: ReleaseValue) -> Mechanism:
-    """Mechanism of the plan. Where the plan leaves the choice, it is the one that was chosen, if
-    that is allowed.
-    """
-    if request.mechanism == AUTO:
-        try:
-            return result.recalibrate(request, release.scope)
-        except SemidpError:
-            pass  # another than the budget allows, which is a fault
-    return request.calibrate(request.space(release.scope))
 
 
 _MOST_PEOPLE = 2_000_000  # pairs of records that are tried as who moves from where to where

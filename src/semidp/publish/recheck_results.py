@@ -147,7 +147,7 @@ def check_result(
     mechanism that its budget gives.
     """
     needed = result.recalibrate(request, release.scope)
-    said = [*_compare_noise(release, request, result, needed)]
+    said = [*compare_noise(release, request, result, needed)]
     # What less noise gives is wrong all over: that is said, and not what follows from it.
     if not said:
         said += _compare_totals(release, result, needed)
@@ -156,7 +156,7 @@ def check_result(
     return needed
 
 
-def _compare_noise(
+def compare_noise(
     release: ReleaseValue, request: Request, result: Published, needed: Mechanism
 ) -> Iterator[str]:
     """Say where the law of the noise, its scale, its claim or its guarantee are not those of plan

@@ -562,7 +562,6 @@ NOISY = ("noisy", "steps_")
 """What the names of columns begin with that hold measured values: always the last of a file."""
 
 
-_SAME_SCALE = 1e-9  # relative: two calibrations of one budget differ by no more
 CLOSE = 1e-6
 """Relative: what was rounded in print or by another machine's arithmetic."""
 
@@ -826,18 +825,6 @@ class Published(DataFrames):
         """
         space = self.space(request, scope)
         return calibrate_named(self.noise.mechanism, space, require_budget(request))
-
-    def faults(self, mechanism: Mechanism) -> Iterator[str]:
-        """Say where it records another mechanism, or less noise, than the one that its plan
-        gives.
-        """
-        name = noise_name(mechanism)
-        if self.noise.mechanism != name:
-            yield f"it records the mechanism {self.noise.mechanism}, but its plan gives {name}"
-        # Noise on residuals has a scale for each of them, and is compared by what it costs.
-        elif mechanism.has_one_scale and self.noise.scale < mechanism.scale * (1 - _SAME_SCALE):
-            records = f"it records noise of scale {self.noise.scale:.6g}"
-            yield f"{records}, but its plan needs {mechanism.scale:.6g}"
 
     def sampling_mechanism(self, needed: Mechanism) -> Mechanism | None:
         """Return the mechanism whose noise was drawn; None where it states less noise than its

@@ -227,18 +227,6 @@ class PublishedTables(PublishedCells):
         recorded = self.residuals
         return recorded if recorded.spent <= recorded.precision else None
 
-    def faults(self, mechanism: Mechanism) -> Iterator[str]:
-        """Say where it records another mechanism, or less noise, than the one that its plan
-        gives.
-        """
-        yield from super().faults(mechanism)
-        recorded = self.residuals
-        if recorded is None or not isinstance(mechanism, ResidualMechanism):
-            return
-        # Noise may be placed otherwise than it would be today.
-        if recorded.spent > max(recorded.precision, mechanism.precision):
-            yield "it records less noise on some residual than its plan needs"
-
     def fitted_tables(self) -> list[FittedTable]:
         """Return its tables with what they were fitted to: their estimates, or noisy cells."""
         if self.request.is_single_table:
