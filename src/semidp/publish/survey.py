@@ -60,8 +60,7 @@ from semidp.publish.sources.linked_records import (
 from semidp.publish.sources.opening import KEEPS_NOTHING, Source
 from semidp.publish.sources.reader import Reader, cut_to_available
 from semidp.publish.sources.readings import declared_kinds
-from semidp.publish.statistics.tables.asked import TableRequest
-from semidp.publish.statistics.tables.linked_published import COMMAND_PREFIX
+from semidp.publish.statistics.tables.asked import COMMAND_PREFIX, TableRequest
 from semidp.publish.statistics.tables.linked_request import LinkedTablesRequest
 from semidp.publish.witness import semi_adjacency
 from semidp.publish.written_values import is_number

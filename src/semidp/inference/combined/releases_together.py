@@ -44,18 +44,21 @@ from semidp.publish.plan import AdjacencyChoice, LinkedUnits, Plan, chosen_adjac
 from semidp.publish.recheck_results import Findings, check_fits, close, differences, short
 from semidp.publish.release_files import ReleaseFiles
 from semidp.publish.release_value import ReleaseValue
-from semidp.publish.results.columns import Columns, Form, PublishedColumns, StoredFiles, named_files
-from semidp.publish.results.grids import LISTED_ROWS, Details, Section, first_cells, table_title
+from semidp.publish.results.columns import Form, StoredFiles
+from semidp.publish.results.grids import LISTED_ROWS, Details, Section, first_cells
 from semidp.publish.results.published_table import (
     Fitted,
     FittedTable,
     PublishedTable,
-    tables_by_features,
 )
-from semidp.publish.results.texts import error_text, more
+from semidp.publish.results.texts import more
 from semidp.publish.statistics.protocol.requests import Noise, Published
-from semidp.publish.statistics.tables.linked_published import COMMAND_PREFIX, UNITS_PREFIX
-from semidp.publish.statistics.tables.words import misses_totals
+from semidp.publish.statistics.tables.words import (
+    HEADINGS,
+    PublishedCells,
+    error_lines,
+    misses_totals,
+)
 from semidp.publish.survey import find_semi_adjacency
 
 _R = TypeVar("_R", bound=ReleaseValue)
@@ -349,7 +352,6 @@ def _linked_plan(
     )
 
 
-_NAMED_TABLES = 4  # in the heading of a report
 _AGREE = (
     "Members and units were averaged each by themselves and then made to agree, once: sizes times"
     " units is the number of members in every place. Other counts that depend on the members of a"
@@ -358,7 +360,7 @@ _AGREE = (
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
-class CombinedTables(Published):
+class CombinedTables(PublishedCells):
     """The tables of several releases, each from all that was measured.
 
     Parameters
@@ -393,6 +395,7 @@ class CombinedTables(Published):
         guarantee = Guarantee(scope.dataspace, scope.adjacency, no_claim)
         return cls(
             name="tables",
+            request=None,
             noise=noise,
             guarantee=guarantee,
             advertised=None,
@@ -406,39 +409,25 @@ class CombinedTables(Published):
         names = ", ".join(table.name for table in self.tables)
         return f"CombinedTables({names}; {self.releases} releases)"
 
-    def title(self) -> str:
-        """Name the tables, or their number where they are many."""
-        if len(self.tables) > _NAMED_TABLES:
-            return f"{len(self.tables)} tables"
-        return ", ".join(table_title(table) for table in self.tables)
+    def measurements(self) -> None:
+        """Return nothing: its releases were measured."""
 
     def noisy_lines(self) -> list[str]:
         """Say how many cells each table has."""
-        lines = []
-        for table in self.tables:
-            cells = count_noun(table.schema.size, "cell")
-            lines.append(f"{table_title(table)}: {cells}, from all releases")
-        return lines
+        return [
+            f"{table.title}: {count_noun(table.cells, 'cell')}, from all releases"
+            for table in self.cell_errors
+        ]
 
     def summary_lines(self) -> list[tuple[str, str]]:
         """Return the errors of each table, for a terminal."""
-        lines = [("combined", f"{self.releases} releases of the same records")]
-        for table in self.tables:
-            largest = _largest_error(table)
-            cells = count_noun(table.schema.size, "cell")
-            text = f"{table.name}: standard error at most {largest} per cell, {cells}"
-            lines.append(("estimate", text))
-        return lines
+        combined = f"{self.releases} releases of the same records"
+        return [("combined", combined), *error_lines(self.cell_errors)]
 
     def sections(self, form: Form | None = None) -> list[Section]:
         """Return its section of the report: the errors of every table, and their counts."""
-        rows = []
-        for table in self.tables[:LISTED_ROWS]:
-            variances = table.standard_errors**2
-            typical = error_text(float(np.sqrt(variances.mean())))
-            cells = f"{table.schema.size:,}"
-            method = table.fitted.method
-            rows.append((table.name, cells, typical, _largest_error(table), method))
+        pairs = zip(self.cell_errors, self.tables[:LISTED_ROWS], strict=False)
+        rows = [(*errors.row(), table.fitted.method) for errors, table in pairs]
         paragraphs = [
             f"{self.releases} releases of the same records are combined. Every estimate is the"
             " best linear unbiased one from all that was measured. For each residual (what a table"
@@ -453,7 +442,7 @@ class CombinedTables(Published):
         section = Section(
             heading="Published tables from all releases",
             paragraphs=paragraphs,
-            columns=("table", "cells", "standard error", "largest", "fit"),
+            columns=(*HEADINGS, "fit"),
             rows=rows,
             tables=first_cells(self.tables, self.guarantee.dataspace, False, form),
         )
@@ -465,43 +454,15 @@ class CombinedTables(Published):
             "the tables", f"the best linear unbiased estimate from {self.releases} releases"
         )
 
-    def file_words(self, form: Form | None = None) -> list[tuple[str, str]]:
-        """Say what the files hold."""
-        words = []
-        for file, table in zip(self.files(form), self.tables, strict=True):
-            content = (
-                f"the counts of {table_title(table)}, with estimates and their standard errors"
-            )
-            words.append((file, content))
-        return words
-
     def every_table(self) -> tuple[PublishedTable, ...]:
         """Return every table of any release."""
         return self.tables
-
-    def columns_by_name(self) -> dict[str, PublishedColumns]:
-        """Return each table under its name; those of units also as they were asked for."""
-        tables: dict[str, PublishedColumns] = {table.name: table for table in self.tables}
-        for table in self.tables:
-            if table.counted == UNIT:
-                asked_as = table.name.removeprefix(UNITS_PREFIX)
-                tables[f"{COMMAND_PREFIX}{asked_as}"] = table
-        return tables
-
-    def by_features(self) -> dict[tuple[str, ...], PublishedColumns]:
-        """Return each table by its features."""
-        # Tables of units may have the same features: those are found by name alone.
-        return tables_by_features(table for table in self.tables if table.counted != UNIT)
 
     def warnings(self) -> list[str]:
         """Name the tables that have no whole numbers with all totals."""
         return [
             misses_totals(table.name) for table in self.tables if table.fitted.kind != "integer"
         ]
-
-    def files(self, form: Form | None = None) -> dict[str, Columns]:
-        """Return a file for each table."""
-        return named_files({table.name: table.columns() for table in self.tables}, form)
 
     def to_json(self) -> dict[str, Any]:
         """Return everything but the cells, as plain values."""
@@ -525,12 +486,6 @@ class CombinedTables(Published):
             fitted = Fitted(**part["fit"])
             tables.append(PublishedTable.read(files, part["name"], schema, fitted, counted))
         return tables
-
-
-def _largest_error(table: PublishedTable) -> str:
-    """The largest standard error of its cells, as text."""
-    largest = float(table.standard_errors.max(initial=0.0))
-    return error_text(largest)
 
 
 def _entry(table: PublishedTable) -> dict[str, Any]:

@@ -32,6 +32,10 @@ SHARED_NAME = "product"
 measurements."""
 NO_OBJECTIVE = "an objective is for several tables that share a budget other than pure epsilon"
 
+UNITS_PREFIX = "units-"
+"""What the files of tables of units begin with."""
+COMMAND_PREFIX = "units:"
+"""What a table of units begins with where it is asked for."""
 MEASUREMENTS = "product-measurements"
 """What the file of the measurements of several tables is called, but for its ending."""
 

@@ -24,13 +24,12 @@ from semidp.publish.linked_mechanism import (
     LinkedMechanism,
 )
 from semidp.publish.residual_mechanism import ResidualMechanism
-from semidp.publish.results.columns import Columns, Form, PublishedColumns
+from semidp.publish.results.columns import Columns, Form
 from semidp.publish.results.grids import Section, counts_sections
 from semidp.publish.results.published_table import (
     FittedTable,
     PublishedTable,
     StoredFit,
-    tables_by_features,
 )
 from semidp.publish.results.texts import error_text
 from semidp.publish.size_agreement import TopCode, add_quarters_feature
@@ -56,12 +55,8 @@ if TYPE_CHECKING:
 
 
 LINKED_MEASUREMENTS = "linked-measurements"
-UNITS_PREFIX = "units-"
-"""What the files of tables of units begin with."""
 KINDS = ("members", "units")
 """What release.json calls the two kinds."""
-COMMAND_PREFIX = "units:"
-"""What a table of units begins with where it is asked for."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -166,18 +161,6 @@ class PublishedLinked(PublishedCells):
     def sections(self, form: Form | None = None) -> list[Section]:
         """Return its sections of the report: the errors, and how both kinds agree."""
         return list_sections(self, form)
-
-    def columns_by_name(self) -> dict[str, PublishedColumns]:
-        """Return each table under its name; those of units also as they were asked for."""
-        tables: dict[str, PublishedColumns] = {table.name: table for table in self.tables}
-        for table in self.units:
-            tables[f"{COMMAND_PREFIX}{table.name.removeprefix(UNITS_PREFIX)}"] = table
-        return tables
-
-    def by_features(self) -> dict[tuple[str, ...], PublishedColumns]:
-        """Return the tables of members by their features."""
-        # Tables of units may have the same features: those are found by name alone.
-        return tables_by_features(self.members)
 
     def warnings(self) -> list[str]:
         """Say what the promise does not protect, and which tables miss some of their totals."""

@@ -38,12 +38,16 @@ from semidp.publish.statistics.protocol.requests import (
     read_entries,
     require_budget,
 )
-from semidp.publish.statistics.tables.asked import TableRequest, largest_excess, with_numbers
+from semidp.publish.statistics.tables.asked import (
+    COMMAND_PREFIX,
+    UNITS_PREFIX,
+    TableRequest,
+    largest_excess,
+    with_numbers,
+)
 from semidp.publish.statistics.tables.linked_fitting import refuse_unfitted
 from semidp.publish.statistics.tables.linked_published import (
-    COMMAND_PREFIX,
     LINKED_MEASUREMENTS,
-    UNITS_PREFIX,
     PublishedLinked,
     linked_forecasts,
     noise_lines,

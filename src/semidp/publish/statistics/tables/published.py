@@ -21,7 +21,7 @@ from semidp.promise.sensitivity.products import product_space
 from semidp.publish.fitting.tables import fit_table
 from semidp.publish.half_widths import INTERVALS_BELOW, cell_half_widths
 from semidp.publish.residual_mechanism import ResidualMechanism
-from semidp.publish.results.columns import Columns, Form, PublishedColumns
+from semidp.publish.results.columns import Columns, Form
 from semidp.publish.results.grids import Section
 from semidp.publish.results.published_table import (
     FitKind,
@@ -29,7 +29,6 @@ from semidp.publish.results.published_table import (
     FittedTable,
     PublishedTable,
     StoredFit,
-    tables_by_features,
 )
 from semidp.publish.selection import find_separate_loss
 from semidp.publish.statistics.parts import BY_PARTS
@@ -160,19 +159,6 @@ class PublishedTables(PublishedCells):
                 return table
         names = ", ".join(table.name for table in self.tables)
         raise InputError(f"there is no table {name!r}; there are {names}")
-
-    def columns_by_name(self) -> dict[str, PublishedColumns]:
-        """Return each table under its name."""
-        return {table.name: table for table in (*self._overview, *self.tables)}
-
-    def by_features(self) -> dict[tuple[str, ...], PublishedColumns]:
-        """Return each table by its features."""
-        return tables_by_features((*self._overview, *self.tables))
-
-    @property
-    def _overview(self) -> tuple[PublishedTable, ...]:
-        """Tables at the cut of a release by parts that nobody asked for."""
-        return () if self.blocks is None else self.blocks.overview
 
     # --- what is said of it
 

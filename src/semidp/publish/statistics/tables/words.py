@@ -18,11 +18,12 @@ from semidp.promise.guarantee import Scope
 from semidp.promise.mechanisms.mechanism import Mechanism
 from semidp.promise.schema.margins import Totals, View, junction_order, maximal, meet
 from semidp.promise.spaces.dataspace import Dataspace
+from semidp.promise.spaces.linked import UNIT
 from semidp.publish.half_widths import MOST_CELLS, cell_errors, standard_spread
 from semidp.publish.plotting import loss_plot
 from semidp.publish.presentation import report_words
 from semidp.publish.residual_mechanism import ResidualMechanism
-from semidp.publish.results.columns import Columns, Form, StoredFiles, named_files
+from semidp.publish.results.columns import Columns, Form, PublishedColumns, StoredFiles, named_files
 from semidp.publish.results.grids import (
     LISTED_ROWS,
     Details,
@@ -32,7 +33,7 @@ from semidp.publish.results.grids import (
     page_cells,
     table_title,
 )
-from semidp.publish.results.published_table import FitKind, PublishedTable
+from semidp.publish.results.published_table import FitKind, PublishedTable, tables_by_features
 from semidp.publish.results.texts import (
     TOO_MANY,
     align_columns,
@@ -48,7 +49,12 @@ from semidp.publish.results.texts import (
 from semidp.publish.selection import find_excess_variance
 from semidp.publish.statistics.parts import BY_PARTS, Part
 from semidp.publish.statistics.protocol.requests import Forecast, Published
-from semidp.publish.statistics.tables.asked import TableRequest, measurements_stem
+from semidp.publish.statistics.tables.asked import (
+    COMMAND_PREFIX,
+    UNITS_PREFIX,
+    TableRequest,
+    measurements_stem,
+)
 
 if TYPE_CHECKING:
     from semidp.publish.results.published_table import PublishedTable
@@ -446,6 +452,26 @@ class PublishedCells(Published):
             CellErrors.from_table(table, parts if table.name in cut else 1)
             for table in self.every_table()
         ]
+
+    @property
+    def _overview(self) -> tuple[PublishedTable, ...]:
+        """Tables at the cut of a release by parts that nobody asked for."""
+        return () if self.blocks is None else self.blocks.overview
+
+    def columns_by_name(self) -> dict[str, PublishedColumns]:
+        """Return each table under its name; those of units also as they were asked for."""
+        every = (*self._overview, *self.every_table())
+        tables: dict[str, PublishedColumns] = {table.name: table for table in every}
+        for table in every:
+            if table.counted == UNIT:
+                tables[f"{COMMAND_PREFIX}{table.name.removeprefix(UNITS_PREFIX)}"] = table
+        return tables
+
+    def by_features(self) -> dict[tuple[str, ...], PublishedColumns]:
+        """Return each table by its features."""
+        # Tables of units may have the same features: those are found by name alone.
+        every = (*self._overview, *self.every_table())
+        return tables_by_features(table for table in every if table.counted != UNIT)
 
     def errors_json(self) -> list[dict[str, Any]]:
         """Return how wrong the cells of each table are, as plain values."""
