@@ -3,7 +3,6 @@ are near the published ones; the latter makes the release, too.
 """
 
 import contextlib
-import shlex
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -24,7 +23,7 @@ from semidp.cli._output import (
     print_rows,
     progress_bar,
 )
-from semidp.cli.release import carry_out, mark_not_private, print_release
+from semidp.cli.release import carry_out, mark_not_private, print_release, write_synthesize
 from semidp.errors import InputError, Occupied, SemidpError
 from semidp.inference.records.record_assembly import check_seconds
 from semidp.inference.records.record_cells import TableDistance
@@ -313,7 +312,7 @@ def microdata(
     with naming_options(accepted["force"]):
         for path in numbered_files(out, files):
             check_records(path, force=accepted["force"])
-    again = shlex.join(["semidp", "synthesize", str(folder), "--out", str(out)])
+    again = write_synthesize(folder, out, files)
     with naming_options(accepted["force"], "--release"):
         try:
             check_place(folder, force=accepted["force"], ours=release_files, inputs=inputs)
@@ -332,7 +331,10 @@ def microdata(
         running = replace(
             running,
             ledger=o.open_ledger(accepted["ledger"], printing.quiet),
-            command=o.note_command(data, accepted),
+            command={
+                **o.note_command(data, accepted),
+                "records": {"out": str(out.absolute()), "files": files},
+            },
         )
         done, told = carry_out(plan, source, running, None, printing, progress)
     with (

@@ -392,8 +392,17 @@ def resume(
         if not printing.silent:
             print_release(done, printing, str(out / REPORT), told)
             if done.plan.microdata is not None and not printing.json:
-                again = f"semidp synthesize {shlex.quote(str(out))} --out people.csv"
+                known = said.get("records")
+                records = known if isinstance(known, dict) else {}
+                place = Path(records.get("out") or out.with_name(f"{out.name}_records.csv"))
+                again = write_synthesize(out, place, records.get("files") or 1)
                 print_rows([("records", f"{again} writes them at no further cost")])
+
+
+def write_synthesize(folder: Path, out: Path, files: int) -> str:
+    """Return the command that writes the records of a release."""
+    several = () if files == 1 else ("--files", str(files))
+    return shlex.join(["semidp", "synthesize", str(folder), "--out", str(out), *several])
 
 
 def _find_ledger(noted: Any, said: dict[str, Any], given: Path | None) -> Path | None:
