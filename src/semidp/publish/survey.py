@@ -40,6 +40,7 @@ from semidp.promise.spaces.linked import (
 from semidp.promise.spaces.protection import Protection
 from semidp.promise.spaces.semi_adjacency import SemiAdjacency, exchange_bound, semi_adjacency_bound
 from semidp.promise.spaces.structure import even_space
+from semidp.publish.level_bins import find_feature, is_ordered
 from semidp.publish.plan import AdjacencyChoice, LinkedUnits, Plan, UnitFeature
 from semidp.publish.resources import (
     ResourceEstimate,
@@ -81,6 +82,7 @@ _CODES = {"na", "n/a", "null", "nan", ".", "-", "?", "-9", "-99", "-999"}
 _MEASUREMENTS = {"age", "ages", "alter", "year", "years", "weight", "income", "score", "id"}
 _SHOWN = 3
 _LISTED = 10
+_MOST_CODES = 20  # more levels that are numbers are quantities, as a rule
 
 
 def survey(
@@ -138,6 +140,7 @@ def public_scope(plan: Plan, dataspace: Dataspace) -> Scope:
         *lookalikes(dataspace.schema),
         *missing_codes(dataspace.schema, declared),
         *_question_count(plan.count),
+        *_question_unordered(plan, dataspace),
     )
     if isinstance(dataspace, LinkedDataspace):
         exchanges = plan.adjacency is AdjacencyChoice.exchange
@@ -384,6 +387,25 @@ def _question_count(count: str | None) -> tuple[str, ...]:
     return (
         f"The count column is {count!r}: each row stands for that many records. If a row is one"
         " record, leave count out.",
+    )
+
+
+def _question_unordered(plan: Plan, dataspace: Dataspace | LinkedDataspace) -> tuple[str, ...]:
+    """Point out columns of microdata with many numbers for levels and no order."""
+    if plan.microdata is None:
+        return ()
+    names = []
+    for name in plan.microdata.columns:
+        feature = find_feature(dataspace.schema, name)
+        many = len(feature.levels) > _MOST_CODES and all(map(is_number, feature.levels))
+        if many and not is_ordered(plan.microdata, feature):
+            names.append(name)
+    if not names:
+        return ()
+    listed = " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+    return (
+        f"The levels of {listed} are numbers whose order was not declared. If they are quantities,"
+        " records come closer once they are declared to be ordered, or have bins.",
     )
 
 
