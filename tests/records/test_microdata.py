@@ -320,6 +320,22 @@ def test_pairs_keep_most_of_a_budget_that_few_columns_share():
         assert 0.1 < spent[-1] < 0.9
 
 
+def test_levels_that_noise_hides_get_little():
+    """More levels than records: to measure them well is out of reach, and pairs keep the budget."""
+    features = [Feature("income", [str(at) for at in range(3000)]), *FEATURES]
+    data = {**people(), "income": (np.arange(2000) % 3000).astype(str)}
+    asked = Microdata(["income", "age", "job", "sex"], Budget.zcdp(1), ordered=["income", "age"])
+    done = sd.run(Plan([], [], features, microdata=asked), data, SeededRandomness(1))
+    assert 0.3 < done.plan.requests[-1].budget.rho < 0.9
+
+
+def test_numbers_without_an_order_are_pointed_out():
+    settings = {"rho": 1, "levels_from_data": True}
+    done = sd.microdata(people(300), **settings)
+    assert any(words.startswith("The levels of age are numbers") for words in done.scope.warnings)
+    assert not sd.microdata(people(300), ordered=["age"], **settings).scope.warnings
+
+
 def test_several_records_of_a_person_are_protected_together():
     data = people(500) | {"who": [f"p{number // 2}" for number in range(500)]}
     levels = {feature.name: feature.levels for feature in FEATURES}

@@ -2,12 +2,16 @@
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import semidp as sd
 from semidp.inference.records.record_assembly import PublishedNumbers, swapped_records
 from semidp.inference.records.shrinkage import (
+    combine_depths,
     estimate_targets,
     project_counts,
+    project_depths,
     shrink_pair,
     shrink_singular_values,
 )
@@ -88,3 +92,29 @@ def test_records_of_all_pairs_come_closer_to_the_truth():
             total += float(np.abs(counts[0] - counts[1]).sum())
         errors.append(total)
     assert errors[1] < 0.92 * errors[0]
+
+
+@settings(max_examples=50)
+@given(st.lists(st.floats(-20, 20), min_size=4, max_size=12), st.integers(1, 40))
+def test_what_is_cut_off_at_zero_stays_in_its_bin(estimate, total):
+    """Bins have the counts that they would have by themselves, and levels add up to them."""
+    levels = np.array(estimate)
+    groups = np.minimum(np.arange(len(levels)) // 2, 2)
+    for depths in ([groups], [groups, np.arange(len(levels))]):
+        counts = project_depths(levels, depths, total)
+        assert counts.min() >= 0
+        bins = project_counts(np.bincount(groups, levels), total)
+        assert np.allclose(np.bincount(groups, counts), bins)
+
+
+def test_rare_levels_do_not_take_records_from_other_bins():
+    """Bins are known well, and each of a thousand levels of one record is hidden by noise."""
+    truth = np.array([*[20.0] * 50, *[1.0] * 1000])
+    groups = np.array([0] * 50 + [1] * 1000)
+    source = np.random.default_rng(1)
+    bins = np.bincount(groups, truth) + source.normal(0, 5, 2)
+    noisy = combine_depths(truth + source.normal(0, 5, len(truth)), 5, groups, bins, 5)
+    apart = np.bincount(groups, project_counts(noisy, 2000))
+    together = np.bincount(groups, project_depths(noisy, [groups], 2000))
+    assert np.abs(together - 1000).max() < 15
+    assert np.abs(apart - 1000).max() > 100

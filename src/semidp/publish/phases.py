@@ -45,6 +45,7 @@ from semidp.publish.statistics.tables.request import TablesRequest
 from semidp.publish.survey import public_scope
 
 _LIKELY_RANK = 2  # of the interaction of a pair: what is left of its noise once it is shrunk
+_ROUNDS = 50  # until shares that depend on themselves stay as they are
 _MOST_CELLS = 10**8  # of a pair on all levels, which is counted once and held
 _TARGET_WEIGHT = 9  # of the variance of pairs with a target, against that of others
 
@@ -65,7 +66,9 @@ def share_first_phase(
     bins, and this table alone knows how records are spread inside of them. Errors that would be A
     for all pairs and B_f for the levels of f, each with the whole budget, add up to
     ``A / √(1 - Σ s) + Σ B_f / √s_f``, which is least where shares are as the errors to the power
-    2/3. Other levels are pooled if they are rare, which is seen with as much as a pair gets.
+    2/3. No error of levels is larger than all records, m of them in as many pairs: the second terms
+    are ``m B_f / (m √s_f + B_f)``. Other levels are pooled if they are rare, which is seen with as
+    much as a pair gets.
     """
     schema = dataspace.schema
     exact = {name for margin in dataspace.margins for name in margin.names}
@@ -74,7 +77,7 @@ def share_first_phase(
     bins = count_bins(dataspace.n, error)
     sizes = {name: len(find_feature(schema, name).levels) for name in asked.columns}
     loss = _total_loss(asked.phases_budget)
-    pooled, spread = [], {}
+    pooled, errors, most = [], {}, {}
     for name, size in sizes.items():
         feature = find_feature(schema, name)
         # Levels that lie in others get no bins of their own.
@@ -84,15 +87,23 @@ def share_first_phase(
             pooled.append(name)
             continue
         own = sensitivity_space(dataspace, adjacency, [name]).l2 / loss
-        spread[name] = (sum(name in pair for pair in pairs) * own * size) ** (2 / 3)
+        touched = sum(name in pair for pair in pairs)
+        errors[name], most[name] = touched * own * size, touched * dataspace.n
     of_pairs = 0.0
     for pair in pairs:
         rows, columns = (min(sizes[name], bins) for name in pair)
         rank = max(1, min(_LIKELY_RANK, rows - 1, columns - 1))
         of_pairs += error * math.sqrt(rank * (rows + columns) * rows * columns)
-    total = of_pairs ** (2 / 3) + sum(spread.values())
+    parts = dict.fromkeys(errors, 1.0)
+    for _ in range(_ROUNDS):
+        spread = {}
+        for name, error in errors.items():
+            within = 1 + error / (most[name] * math.sqrt(parts[name]))
+            spread[name] = (error / within**2) ** (2 / 3)
+        total = of_pairs ** (2 / 3) + sum(spread.values())
+        parts = {name: part / total for name, part in spread.items()}
     # Rounded down: the pairs always keep something.
-    shares = {name: Fraction(int(part / total * 10_000), 10_000) for name, part in spread.items()}
+    shares = {name: Fraction(int(part * 10_000), 10_000) for name, part in parts.items()}
     left = 1 - sum(shares.values(), Fraction(0))
     shares |= dict.fromkeys(pooled, left / (len(pairs) + len(pooled)))
     return {name: shares[name] for name in sizes if shares.get(name)}

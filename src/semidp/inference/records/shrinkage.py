@@ -169,6 +169,39 @@ def combine_depths(
     return np.asarray(fine + (share * gap / np.maximum(sizes, 1))[groups])
 
 
+def project_depths(estimate: Floats, depths: Sequence[Numbers], total: float) -> Floats:
+    """Return nonnegative counts of levels near an estimate, from the coarsest bins down: what is
+    cut off at 0 in a bin of many rare levels is taken from that bin alone.
+
+    Parameters
+    ----------
+    estimate
+        Estimate of each level.
+    depths
+        The bin of each level, at each depth of bins, the coarsest first.
+    total
+        The number of records.
+
+    Examples
+    --------
+    >>> project_depths(np.array([6.0, -2.0, 2.0]), [np.array([0, 1, 1])], 6.0).tolist()
+    [6.0, 0.0, 0.0]
+    >>> project_counts(np.array([6.0, -2.0, 2.0]), 6.0).tolist()
+    [5.0, 0.0, 1.0]
+    """
+    if not depths:
+        return project_counts(estimate, total)
+    groups, *finer = depths
+    groups = groups - groups[0]  # nodes of a depth lie in the order of their ancestors
+    counts = np.zeros_like(estimate)
+    bins = np.bincount(groups, estimate).astype(np.float64)
+    for group, count in enumerate(project_counts(bins, total).tolist()):
+        inside = groups == group
+        if count > 0:
+            counts[inside] = project_depths(estimate[inside], [at[inside] for at in finer], count)
+    return counts
+
+
 def estimate_one_way(numbers: "PublishedNumbers", targets: Sequence[TargetTable]) -> OneWay:
     """Return for each feature in use the nonnegative count of each node, from all measurements by
     precision, and exact totals.
@@ -184,12 +217,14 @@ def estimate_one_way(numbers: "PublishedNumbers", targets: Sequence[TargetTable]
             counts[axis] = np.asarray(known, dtype=np.float64).ravel()
             continue
         fine, error = combine_margins(numbers, targets, axis, depth)
+        measured = []
         for above in range(1, depth):
             coarse, coarse_error = combine_margins(numbers, targets, axis, above)
             if coarse.size:
                 groups = _find_ancestors(grid.chains[axis], depth, above)
                 fine = combine_depths(fine, error, groups, coarse, coarse_error)
-        counts[axis] = project_counts(fine, total)
+                measured.append(groups)
+        counts[axis] = project_depths(fine, measured, total)
     return counts
 
 
