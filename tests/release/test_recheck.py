@@ -193,6 +193,17 @@ def test_a_cell_that_is_no_number_is_damage(folder: Path, file: str, number: str
         Release.load(folder)
 
 
+@pytest.mark.parametrize("content", [b"", b"\n1\n", b"sex,\xff\n", b"a\rb,count\nf,1\n"])
+def test_a_file_that_is_no_table_shows(folder: Path, content: bytes) -> None:
+    file = next(folder.glob("exact-*.csv"))
+    file.write_bytes(content)
+    forge(folder, lambda document: None)
+    document = json.loads((folder / "release.json").read_text())
+    wrong = recheck(Release.load(folder), document, folder).disagreements
+    column = file.stem.removeprefix("exact-")
+    assert wrong == (f"it states another column {column!r} in {file.name} than follows",)
+
+
 def test_a_warning_that_was_taken_out_shows(tmp_path: Path) -> None:
     plan = Plan([TableRequest(["sex", "region"], Budget.pure(1))], ["sex", "region"], adjacency=2)
     people = {**PEOPLE, "region": [*("n", "s", "w") * 10]}

@@ -390,12 +390,15 @@ def _different(content: bytes, columns: Columns) -> str | None:
     """Return the first column of a CSV file that is not as expected; None where only the way of
     writing differs.
     """
-    header, *rows = csv.reader(io.StringIO(content.decode()))
     labels = list(columns.labels)
+    first = next(iter([*labels, *columns.numbers]))
+    try:
+        header, *rows = csv.reader(io.StringIO(content.decode()))
+    except (ValueError, csv.Error):  # no text, an empty one, or none that is read by lines
+        return first
     if header[: len(labels)] != labels or len(rows) != columns.rows:
         return next(
-            (name for name, in_file in zip(labels, header, strict=False) if name != in_file),
-            header[0],
+            (name for name, in_file in zip(labels, header, strict=False) if name != in_file), first
         )
     if any(len(row) != len(header) for row in rows):
         return header[-1]
