@@ -628,7 +628,8 @@ def _conditioned_half_widths(
     reach = np.array([farthest for _, farthest in moments])[which]
     variance = rows**2 @ near_variances
     # 0 times infinity is no number, and a weight of 0 has no error
-    distances = np.where(rows != 0, np.abs(rows) * reach, 0.0)
+    distances = np.zeros(rows.shape)
+    np.multiply(np.abs(rows), reach, out=distances, where=rows != 0)
     distance = distances.sum(axis=1)
     quantile = float(scipy.special.ndtri((1 + LEVEL) / 2))
     deviation = np.sqrt(variance)
