@@ -700,6 +700,31 @@ def test_a_charge_pays_for_one_session_of_a_run_at_a_time(path: Path) -> None:
         book.account()
 
 
+def test_a_finished_run_is_written_off_by_its_name_alone(path: Path) -> None:
+    book = Ledger.create(path, Budget.zcdp(1))
+    session = Session(place="out")
+    book.charge(semi(zcdp("0.1")), "a table", (), session)
+    book.finish(session, 64 * "d")
+    assert book.write_off(place="out") == []
+    assert book.write_off(run="another") == []
+    assert book.write_off(run=session.run) == [1]
+
+
+def test_a_charge_is_about_the_same_leaves_in_other_groups(path: Path) -> None:
+    """Bins that follow from the noise group the levels after the charge, and change no pair."""
+    book = Ledger.create(path, Budget.zcdp(1))
+    book.charge(semi(zcdp("0.1")), "a table", ())
+    (charge,) = book.own_account().charges
+    region = Feature.from_paths(["part", "region"], [("x", "s"), ("x", "n"), ("y", "w")])
+    grouped = FIXED.with_bins(Schema([SCHEMA.features[0], region]))
+    others = Dataspace.from_table(Table(SCHEMA, [[3, 2, 1], [4, 5, 6]]), FIXED.margins)
+    told = [
+        charge.is_for(Guarantee(dataspace, Ball(3), zcdp("0.1")))
+        for dataspace in (FIXED, grouped, others, EVERYTHING, STATES)
+    ]
+    assert told == [True, True, False, False, False]
+
+
 def test_a_ledger_with_a_second_name_is_not_forked(path: Path) -> None:
     book = Ledger.create(path, Budget.zcdp(1))
     session = Session()

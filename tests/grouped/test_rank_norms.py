@@ -27,6 +27,7 @@ from semidp.promise.mechanisms.exponential import (
     exponential_mechanism,
     rank_space,
 )
+from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.schema.features import Feature, Nest
 from semidp.promise.schema.outcome import Outcome
 from semidp.promise.schema.schema import Schema, Table
@@ -393,3 +394,16 @@ def test_a_release_with_the_norms_of_sums_disagrees(
     assert command(["show", str(tmp_path / "old")]) == 1
     assert "states noise.rate" in capsys.readouterr().out
     assert command(["show", str(tmp_path / "new")]) == 0
+
+
+def test_the_first_and_the_last_record_are_looked_for():
+    """Ranks 1 and n read the data: with little noise they are the least and the largest value."""
+    table = Table(Schema([Feature("g", "ab")]), [10, 10])
+    public = Dataspace.from_table(table, [Margin("g")])
+    ends = (Fraction(1, 10), Fraction(19, 20))
+    space = rank_space(public, Ball(2), Outcome("y", 0, 20, 20), [Margin("g")], ends)
+    mechanism = exponential_mechanism(space, Budget.pure(400))
+    rows = np.zeros((2, 21), dtype=np.int64)
+    rows[0, [7, 9]], rows[1, [3, 12]] = 5, 5
+    assert space.ranks(mechanism.rate).tolist() == [[1, 10], [1, 10]]
+    assert mechanism.measure(rows, SeededRandomness(1)).noisy.tolist() == [7, 9, 3, 12]

@@ -9,7 +9,7 @@ from fractions import Fraction
 import pytest
 
 from semidp.errors import Refused
-from semidp.promise.schema.margins import Grid
+from semidp.promise.schema.margins import Chain, Grid
 from semidp.promise.sensitivity import costs as costs_module
 from semidp.promise.sensitivity import described_moves as exchange_moves
 from semidp.promise.sensitivity import families
@@ -132,6 +132,15 @@ def test_a_wide_tree_costs_nearly_as_much_as_without_end():
     counties, ages = Axis.nested([[0] * 50] * 2), Axis.flat(50)
     cost = costs_of([counties, TWO, ages], [{0: 1, 1: 1}], 1).cost((2, 0, 1))
     assert float(cost) == pytest.approx(5.96)
+
+
+def test_a_county_is_seen_with_its_state():
+    """Residuals of counties compare them with others of their state alone: without states, two who
+    go from one state to another would cost more than they do.
+    """
+    county = Chain(3, ((0, 2), (0, 1, 2)))
+    costs = ExchangeCosts(Residuals(Grid((county, Chain.flat(3)))), ((2, 0), (0, 1)), 3)
+    assert costs.cost((2, 1)) == 4
 
 
 def drop_rooms(moves):

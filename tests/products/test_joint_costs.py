@@ -88,6 +88,24 @@ def test_listed_moves_have_no_more_records_than_their_rounding_is_for(times):
     assert part.worst(np.ones(1))[0] == (move**2).sum()
 
 
+def test_a_residual_that_no_listed_move_changes_is_refused():
+    """All pairs exact, and two records: no table moves, and none would be fixed by the totals."""
+    listed = MoveList(np.zeros((1, 2, 2, 2), dtype=int), (1, 1, 1))
+    pairs = ((1, 1, 0), (1, 0, 1), (0, 1, 1))
+    costs = BallCosts(Residuals(Grid.flat((2, 2, 2))), pairs, 2, listed)
+    with pytest.raises(Refused, match="give a larger a"):
+        costs.cost((1, 1, 1))
+
+
+@pytest.mark.parametrize("count", [1, 10, 1000])
+def test_the_rounding_of_a_sum_is_bounded(count):
+    """At most count + 1 roundings of 2**-53 each, and no more than that matters."""
+    costs, tau = np.full(count, 0.3), np.full(count, 0.7)
+    part = SumOfCosts(costs)
+    value, _ = part.worst(tau)
+    assert (count + 1) * 2.0**-53 * value <= part.slack(tau) <= 1e-9 * value
+
+
 def test_a_table_moves_by_no_more_than_all_records_that_it_sees():
     """Of linked members: five who go from one cell to another move it by 5 and 5."""
     costs = ExchangeCosts(Residuals(Grid.flat((2,))), (), 5, inherited=frozenset({0}))

@@ -264,6 +264,31 @@ def test_a_year_of_weeks_is_pooled_without_listing_all_choices():
     assert account.find_worst()[0] == Fraction(1, 10)
 
 
+def test_a_period_counts_with_the_most_expensive_others_where_choices_are_not_listed():
+    """Of 30 quarters a person is in 10; the one that is asked about is cheap, and is among them."""
+    account = SeriesAccount(Budget.zcdp(1000), Series("quarter", Attendance(10)))
+    for k in range(1, 31):
+        period = Periods("quarter", (FIRST + k,))
+        account = account.add_charge(promise(Fraction(k)), "a table", (), period)
+    largest, periods = account.find_worst(within=FIRST + 1)
+    assert largest == 1 + sum(range(22, 31))
+    assert periods == (FIRST + 1, *range(FIRST + 22, FIRST + 31))
+    assert account.find_worst()[0] == sum(range(21, 31))
+
+
+def test_corrected_data_of_other_levels_are_charged_apart(tmp_path):
+    """A residual was centered over the levels that its totals leave; without these there are more."""
+    book = Ledger.create(
+        tmp_path / "book.json", Budget.zcdp(9), series=Series("year", Attendance())
+    )
+    schema = sd.Schema([sd.Feature("sex", "fm"), sd.Feature("kind", "xyz")])
+    data, tables = {"sex": [*"ffm"], "kind": [*"xyx"]}, [sd.table("sex", "kind"), sd.table("sex")]
+    settings = {"rho": 1, "schema": schema, "ledger": book, "period": "2026"}
+    sd.release(data, *tables, exact=["kind"], **settings)
+    with pytest.raises(Refused, match=r"charged apart, as 2026r1"):
+        sd.release(data, *tables, exact=["sex"], **settings)
+
+
 @pytest.mark.parametrize("kind", [Ball, Exchange])
 def test_pooled_data_have_all_records_of_each_period(kind):
     """Two records in each of two years are four of one person in both, whatever came first."""
