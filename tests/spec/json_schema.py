@@ -252,20 +252,21 @@ def watch_writers() -> None:
     """Validate each release.json, plan.json, dataspace.json and ledger as it is written, and each
     plan that the software accepts.
 
-    What is replaced are the functions that make the texts: others may look for those that call them.
+    What is replaced are the functions that write the texts: others may look for those that call
+    them.
     """
-    write_text, write_ledger = release_files._text, ledger._write
+    write_json, write_ledger = release_files._write_json, ledger._write
     read_plan = plan.Plan.from_json.__func__
 
-    def text(document: Any) -> str:
-        written = write_text(document)
-        seen.add(hash(written.encode()))
+    def write_checked(path: Path, document: Any) -> None:
+        write_json(path, document)
+        written = path.read_bytes()
+        seen.add(hash(written))
         kinds = {"schema_version": "release", "margins": "totals", "invariants": "plan"}
         for key, kind in kinds.items() if isinstance(document, dict) else ():
             if key in document:
                 validate_written(kind, json.loads(written))
                 break
-        return written
 
     def write_document(path: Path, document: Mapping[str, Any]) -> None:
         write_ledger(path, document)
@@ -281,6 +282,6 @@ def watch_writers() -> None:
         validate_written("plan", json.loads(json.dumps(value)))
         return accepted
 
-    release_files._text = text
+    release_files._write_json = write_checked
     ledger._write = write_document
     plan.Plan.from_json = classmethod(accept)  # type: ignore[method-assign]

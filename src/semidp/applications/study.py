@@ -377,13 +377,7 @@ class NaiveMechanism(Mechanism):
 
     def standard_error(self, weights: ArrayLike) -> float:
         """Return the standard error of a weighted sum of cells of the noisy table, ``τ‖w‖``."""
-        array = np.asarray(weights, dtype=np.float64)
-        if array.shape != tuple(self.space.shape):
-            raise InputError(
-                f"the weights have shape {array.shape}, but the table has shape"
-                f" {tuple(self.space.shape)}"
-            )
-        return math.sqrt(self.variance) * float(np.linalg.norm(array))
+        return math.sqrt(self.variance) * float(np.linalg.norm(self.space.check_shape(weights)))
 
     def noises(self, count: int, randomness: Randomness) -> NDArray[np.float64]:
         """Draw the noise of one measurement after the other."""

@@ -341,9 +341,7 @@ class _Check:
             "budget",
         }
         for key in expected:
-            if key in skipped or (
-                key in ("plan", "dataspace") and set(document.get(key, ())) == {"file"}
-            ):
+            if key in skipped or key in self._own_files:
                 continue
             if key in result_keys():
                 if key not in document:
@@ -354,6 +352,12 @@ class _Check:
                     self._differs("it states", path, stated, follows)
         unknown = [key for key in document if key not in expected and key != "files"]
         self.findings.wrong += [f"it states {key!r}, which no release has" for key in unknown]
+
+    @property
+    def _own_files(self) -> dict[str, str]:
+        """The files that a long plan, or long totals, have of their own."""
+        stated = {key: self.document.get(key, ()) for key in ("plan", "dataspace")}
+        return {key: value["file"] for key, value in stated.items() if set(value) == {"file"}}
 
     def _entries(self, key: str, entries: Any, expected: Sequence[Any]) -> None:
         """Compare the entries of one kind of results."""
@@ -385,12 +389,10 @@ class _Check:
                 continue
             for said in file_differences(folder, name, columns, digests[name]):
                 self.findings.wrong.append(f"it states {said}")
-        for key in ("plan", "dataspace"):
-            if set(self.document.get(key, ())) == {"file"}:
-                expected = json.loads(json.dumps(release.to_json()[key]))
-                listed = read_document(folder / self.document[key]["file"])
-                for path, stated, follows in differences(listed, expected, key):
-                    self._differs("it states", path, stated, follows)
+        for key, file in self._own_files.items():
+            expected = json.loads(json.dumps(release.to_json()[key]))
+            for path, stated, follows in differences(read_document(folder / file), expected, key):
+                self._differs("it states", path, stated, follows)
         self._check_descriptions(folder, files, digests)
         self._check_file_list(folder, {*files}, digests)
         self._parts_listed()
@@ -442,10 +444,7 @@ class _Check:
             described.add(MAP)
         if self.release.partition is not None:
             described.add(PARTS)
-        # A long plan, or long totals, have files of their own.
-        for key in ("plan", "dataspace"):
-            if set(self.document.get(key, ())) == {"file"}:
-                described.add(self.document[key]["file"])
+        described.update(self._own_files.values())
         more = sorted(set(digests) - files - described)
         self.findings.wrong += [
             f"it lists {name!r}, which is no file of this release" for name in more

@@ -199,33 +199,27 @@ class ReleaseFiles(ReleaseValue, ABC):
             self.write_workbook(folder / WORKBOOK)
             names.append(WORKBOOK)
         if self.presentation.places is not None:
-            (folder / MAP).write_text(
-                _text(self.presentation.places.to_json()), encoding="utf-8", newline="\n"
-            )
+            _write_json(folder / MAP, self.presentation.places.to_json())
             names.append(MAP)
         document, space = self.to_json(), self.scope.dataspace
         if self.sources:
             document["combination"] = self._write_sources(folder, progress)
         if self.partition is not None:
-            (folder / PARTS).write_text(
-                _text([part.to_json() for part in self.partition.parts]),
-                encoding="utf-8",
-                newline="\n",
-            )
+            _write_json(folder / PARTS, [part.to_json() for part in self.partition.parts])
             names.append(PARTS)
         levels = sum(len(feature.levels) for feature in space.schema.features)
         many = levels + sum(total.counts.size for total in space.totals) > LISTED
         for key, file in _DOCUMENTS.items() if many else ():
             if key not in document:
                 continue
-            (folder / file).write_text(_text(document[key]), encoding="utf-8", newline="\n")
+            _write_json(folder / file, document[key])
             names.append(file)
             document[key] = {"file": file}
         progress("hashing the files", 0, None)
         # The report has no digest here: it is drawn from what release.json says, and a recheck
         # draws it again.
         document["files"] = {name: digest(folder / name) for name in names}
-        (folder / "release.json").write_text(_text(document), encoding="utf-8", newline="\n")
+        _write_json(folder / "release.json", document)
         progress("drawing the report", 0, None)
         (folder / REPORT).write_text(self.report_html(), encoding="utf-8", newline="\n")
 
@@ -511,5 +505,6 @@ def release_files(folder: Path) -> Collection[str]:
     return names
 
 
-def _text(document: Any) -> str:
-    return json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+def _write_json(path: Path, document: Any) -> None:
+    text = json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    path.write_text(text, encoding="utf-8", newline="\n")

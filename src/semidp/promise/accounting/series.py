@@ -12,7 +12,7 @@ opened. What the records say is protected, not when a person takes part.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
@@ -484,18 +484,23 @@ class SeriesAccount:
             is_whole = {period.numbers[0] for period in released} == {*pooled.numbers}
             refuse_linking_totals(pooled, whole.dataspace, [*released.values()], is_whole)
 
+    def _sum_periods(self, periods: Periods, count: Callable[[Adjacency], int]) -> int:
+        """The most records of one person in some periods together: those that the promise of each
+        period by itself counts, and at least one of each.
+        """
+        most = dict.fromkeys(periods.numbers, 1)
+        for single, account in self.counted.items():
+            number = single.numbers[0]
+            if number in most and not single.is_pooled and account.adjacency is not None:
+                most[number] = max(most[number], count(account.adjacency))
+        return self.attendance.find_largest_sum(most)
+
     def _refuse_too_few_records(self) -> None:
         """Refuse pooled data in which a person has more records than their promise covers: those of
         each period together, and at least one of each.
         """
-        most: dict[int, int] = {}
         for periods, account in self.counted.items():
-            if not periods.is_pooled and account.adjacency is not None:
-                number = periods.numbers[0]
-                most[number] = max(most.get(number, 1), account.adjacency.times)
-        for periods, account in self.counted.items():
-            own = {number: most.get(number, 1) for number in periods.numbers}
-            records = self.attendance.find_largest_sum(own)
+            records = self._sum_periods(periods, lambda adjacency: adjacency.times)
             if not periods.is_pooled or account.adjacency is None or records == 1:
                 continue
             if account.adjacency.units is not None:
@@ -513,17 +518,11 @@ class SeriesAccount:
         """Refuse pooled releases whose promise is about fewer records than their periods' own, and
         than one of each.
         """
-        singles: dict[int, int] = {}
-        for periods, account in self.counted.items():
-            if not periods.is_pooled and account.adjacency is not None:
-                largest = singles.get(periods.numbers[0], 1)
-                singles[periods.numbers[0]] = max(largest, account.adjacency.a)
         for periods, account in self.counted.items():
             adjacency = account.adjacency
             if not periods.is_pooled or adjacency is None or not adjacency.protects_groups:
                 continue
-            records = {number: singles.get(number, 1) for number in periods.numbers}
-            if adjacency.a < self.attendance.find_largest_sum(records):
+            if adjacency.a < self._sum_periods(periods, lambda single: single.a):
                 raise Refused(
                     f"the release of {periods} protects {adjacency}, and its periods together"
                     " more: release the pooled records for a larger number"

@@ -489,9 +489,4 @@ def largest(holds: Callable[[Fraction], bool]) -> Fraction:
 
 def cell_weights(weights: ArrayLike, space: QuerySpace) -> NDArray[np.float64]:
     """Return weights as an array of the space's shape."""
-    array = np.asarray(weights, dtype=np.float64)
-    if array.shape != tuple(space.shape):
-        raise InputError(
-            f"the weights have shape {array.shape}, but the table has shape {tuple(space.shape)}"
-        )
-    return array
+    return space.check_shape(weights).astype(np.float64)

@@ -230,11 +230,9 @@ class QuerySpace(ABC):
 
     def check_shape(self, values: ArrayLike) -> NDArray[Any]:
         """Return values as an array; refuse another shape than the query's."""
-        array = np.asarray(values)
-        if array.shape != tuple(self.shape):
-            raise InputError(
-                f"the values have shape {array.shape}, but the query has shape {tuple(self.shape)}"
-            )
+        array, shape = np.asarray(values), tuple(self.shape)
+        if array.shape != shape:
+            raise InputError(f"the values have shape {array.shape}, but the query has {shape}")
         return array
 
 

@@ -26,7 +26,6 @@ from semidp.promise.mechanisms.exponential import (
 from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
 from semidp.promise.progress import Progress
 from semidp.promise.schema.outcome import Outcome
-from semidp.promise.sensitivity.outcome_spaces import measured_rows
 from semidp.promise.sensitivity.query_space import QuerySpace
 from semidp.promise.spaces.dataspace import Margin
 from semidp.promise.tradeoff.budget import Budget
@@ -485,12 +484,8 @@ class QuantileRequest(ValuesRequest):
         self, reader: Reader, scope: Scope, space: QuerySpace
     ) -> Confidential[NDArray[np.int64]]:
         """Return the confidential histograms of all groups, set after set, a row a group."""
-        assert isinstance(space, RankSpace)
-        parts = []
-        for group in self.by:
-            histograms = reader.histogram(group.names, self.outcome)
-            parts.append(measured_rows(space, group, histograms))
-        return conceal(self.name, np.concatenate(parts))
+        histograms = self.read_rows(space, lambda names: reader.histogram(names, self.outcome))
+        return conceal(self.name, histograms)
 
     def publish(
         self, mechanism: Mechanism, measured: Measurement, scope: Scope, progress: Progress

@@ -16,7 +16,7 @@ from semidp.promise.exact import plain
 from semidp.promise.guarantee import Scope
 from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
 from semidp.promise.progress import Progress
-from semidp.promise.sensitivity.outcome_spaces import SumSpace, measured_rows, sum_space
+from semidp.promise.sensitivity.outcome_spaces import SumSpace, sum_space
 from semidp.promise.sensitivity.query_space import QuerySpace
 from semidp.promise.spaces.dataspace import Margin
 from semidp.publish.results.role_columns import (
@@ -331,12 +331,8 @@ class GroupRequest(StatisticRequest):
         # Clipping would turn any other number into 0 or 1 without a word.
         if self.binary:
             reader.check_binary(self.outcome.column)
-        assert isinstance(space, SumSpace)
-        parts = []
-        for group in self.by:
-            sums = reader.sums(group.names, self.outcome).ravel()
-            parts.append(measured_rows(space, group, sums))
-        return conceal(self.name, np.concatenate(parts))
+        sums = self.read_rows(space, lambda names: reader.sums(names, self.outcome).ravel())
+        return conceal(self.name, sums)
 
     def forecast(self, mechanism: Mechanism, scope: Scope) -> tuple[Forecast, ...]:
         """Return how far off its groups would be. Their sizes are exact, so that the error of a

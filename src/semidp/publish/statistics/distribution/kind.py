@@ -28,7 +28,6 @@ from semidp.promise.sensitivity.distribution_space import (
     distribution_space,
     value_tree,
 )
-from semidp.promise.sensitivity.outcome_spaces import measured_rows
 from semidp.promise.sensitivity.query_space import QuerySpace
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.tradeoff.budget import Budget
@@ -271,11 +270,8 @@ class DistributionRequest(ValuesRequest):
     ) -> Confidential[NDArray[np.int64]]:
         """Return the confidential differences of halves of all groups, set after set."""
         assert isinstance(space, DistributionSpace)
-        parts = []
-        for group in self.by:
-            histograms = reader.histogram(group.names, self.cut_outcome)
-            parts.append(measured_rows(space, group, histograms))
-        return conceal(self.name, space.apply_query(np.concatenate(parts)))
+        histograms = self.read_rows(space, lambda names: reader.histogram(names, self.cut_outcome))
+        return conceal(self.name, space.apply_query(histograms))
 
     def publish(
         self, mechanism: Mechanism, measured: Measurement, scope: Scope, progress: Progress

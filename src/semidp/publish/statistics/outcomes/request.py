@@ -2,7 +2,7 @@
 file.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from fractions import Fraction
 from typing import Any, ClassVar, cast
@@ -15,6 +15,8 @@ from semidp.errors import InputError
 from semidp.promise.exact import exact, format_value, plain
 from semidp.promise.mechanisms.mechanism import Mechanism
 from semidp.promise.schema.outcome import ALL_RECORDS, GRID, Outcome, fine_steps
+from semidp.promise.sensitivity.outcome_spaces import GroupedSpace, measured_rows
+from semidp.promise.sensitivity.query_space import QuerySpace
 from semidp.promise.spaces.dataspace import Margin
 from semidp.promise.tradeoff.budget import Budget
 from semidp.publish.results.texts import error_text, scale_text
@@ -267,6 +269,13 @@ class GroupedRequest(OutcomeRequest):
     def exact_margins(self) -> tuple[Margin, ...]:
         """The groups: their counts are published exactly."""
         return self.by
+
+    def read_rows(
+        self, space: QuerySpace, read: Callable[[Sequence[str]], NDArray[np.int64]]
+    ) -> NDArray[np.int64]:
+        """Return what is read of the measured groups, set after set, a row a group."""
+        assert isinstance(space, GroupedSpace)
+        return np.concatenate([measured_rows(space, group, read(group.names)) for group in self.by])
 
     def of_answered(self, column: str) -> Request:
         """Return the request by the same groups of those who answered; the column, which says who

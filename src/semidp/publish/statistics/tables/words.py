@@ -685,15 +685,11 @@ def tables_sections(product: "PublishedTables", form: Form | None) -> list[Secti
 
 def _errors_section(product: "PublishedTables") -> Section:
     """Return the list of tables with their errors."""
-    every = len(product.tables)
-    rows = []
-    for errors in product.cell_errors[:LISTED_ROWS]:
-        rows.append(errors.row())
-    paragraphs = [ERRORS_TEXT]
-    paragraphs += more("tables are listed", len(rows), every, "the files")
+    rows = [errors.row() for errors in product.cell_errors[:LISTED_ROWS]]
+    unlisted = more("tables are listed", len(rows), len(product.tables), "the files")
     return Section(
         heading="How wrong the tables are",
-        paragraphs=paragraphs,
+        paragraphs=[ERRORS_TEXT, *unlisted],
         columns=HEADINGS,
         rows=rows,
     )
