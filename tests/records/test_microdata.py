@@ -84,6 +84,13 @@ def test_the_independent_checker_confirms_it(tmp_path):
     assert found.stdout.startswith("confirmed")
 
 
+def test_releases_with_other_bins_are_not_combined():
+    one, other = (sd.run(plan_with(["sex"]), people(), SeededRandomness(at)) for at in (1, 2))
+    assert one.plan.features != other.plan.features
+    with pytest.raises(InputError, match="other bins of 'age': the bins of microdata follow"):
+        sd.combine(one, other)
+
+
 def test_the_twin_of_a_charge_is_another_charge(tmp_path):
     """A charge for other totals, or another budget, is not taken for that of a release."""
     ledger = sd.Ledger.create(tmp_path / "ledger.json", Budget.zcdp(10))

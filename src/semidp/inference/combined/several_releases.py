@@ -267,8 +267,27 @@ def same_records(one: Dataspace, other: Dataspace) -> Dataspace:
     """
     union = one.union(other)
     if union is None:
+        rebinned = _list_rebinned(one.schema, other.schema)
+        if rebinned:
+            raise InputError(
+                f"these releases have other bins of {rebinned[0]!r}: the bins of microdata follow"
+                " from the noise of each release, and only releases with the same bins are"
+                " combined; declare bins to fix them"
+            )
         raise InputError(
             "these releases are not of the same records: another number of them, other levels of a"
             " feature, other structural zeros, or exact totals that contradict each other"
         )
     return union
+
+
+def _list_rebinned(one: Schema, other: Schema) -> list[str]:
+    """The features that have the same levels in two schemas, and other nodes above them."""
+    paths = {feature.name: feature.paths() for feature in one.features}
+    names = []
+    for feature in other.features:
+        known, found = paths.get(feature.name, ()), feature.paths()
+        same_levels = {path[-1] for path in known} == {path[-1] for path in found}
+        if same_levels and {*known} != {*found}:
+            names.append(feature.name)
+    return names
