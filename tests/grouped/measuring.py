@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from semidp import Budget, Dataspace, Feature, Margin, Outcome, Plan, Schema, Table, prepare
+from semidp import Ball, Budget, Dataspace, Feature, Margin, Outcome, Plan, Schema, Table, prepare
 from semidp.promise import Mechanism, Randomness, outcome_adjacency
 from semidp.promise.mechanisms.mechanism import Measurement
 from semidp.promise.noise.randomness import SystemRandomness
+from semidp.promise.sensitivity.distribution_space import DistributionSpace, distribution_space
+from semidp.promise.spaces.adjacency import Adjacency
 from semidp.publish import (
     GroupRequest,
     GroupSums,
@@ -33,6 +35,16 @@ Integers = NDArray[np.int64]
 
 By = Sequence[Margin | str] | Margin | str
 """The groups: a feature or a margin, or several."""
+
+
+def two_wards(steps: int, adjacency: Adjacency | None = None) -> DistributionSpace:
+    """Return the distribution of a score from 0 to `steps` in two wards of 30 and 20 people, any
+    two records moving.
+    """
+    wards = Table(Schema([Feature("ward", ["a", "b"])]), [30, 20])
+    public = Dataspace.from_table(wards, [Margin("ward")])
+    outcome = Outcome("score", 0, steps, steps)
+    return distribution_space(public, adjacency or Ball(2), outcome, [Margin("ward")])
 
 
 def normalize_blocks(by: By) -> tuple[Margin, ...]:

@@ -9,6 +9,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from tests.grouped.measuring import two_wards
 from tests.grouped.test_rank_norms import (
     Dataset,
     datasets,
@@ -37,7 +38,7 @@ from semidp.promise.spaces.protection import Protection
 from semidp.promise.tradeoff.budget import Budget
 from semidp.promise.tradeoff.smooth import Gaussian
 from semidp.publish.selection import select_mechanism
-from semidp.publish.statistics.distribution.published import count_up_to, gap_weights, two_wards
+from semidp.publish.statistics.distribution.published import count_up_to, gap_weights
 
 SETS = [(p, q) for p in range(3) for q in range(3) if p + q]
 

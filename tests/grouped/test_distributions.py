@@ -10,6 +10,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from tests.grouped.measuring import two_wards
 from tests.rescaled import with_scale
 
 from semidp.errors import InputError
@@ -33,7 +34,6 @@ from semidp.publish.statistics.distribution.published import (
     count_up_to,
     in_order,
     pointwise_half_widths,
-    two_wards,
 )
 from semidp.publish.statistics.outcomes.noise_law import LEVEL
 from semidp.publish.statistics.quantiles import GroupQuantiles

@@ -166,11 +166,6 @@ class ChangedRow(Encodable):
     exact: bool
     level: float
 
-    @property
-    def is_sure(self) -> bool:
-        """Whether the interval of the difference leaves out 0."""
-        return not self.lower <= 0 <= self.upper
-
 
 @dataclass(frozen=True)
 class ChangeTest(Encodable):

@@ -23,17 +23,13 @@ from semidp.promise.exact import Number, exact, number, plain
 from semidp.promise.mechanisms.mechanism import Mechanism
 from semidp.promise.noise.distributions import CountNoise
 from semidp.promise.noise.randomness import SeededRandomness
-from semidp.promise.schema.features import Feature
 from semidp.promise.schema.outcome import Outcome
-from semidp.promise.schema.schema import Schema, Table
 from semidp.promise.sensitivity.distribution_space import (
     DistributionSpace,
     ValueTree,
-    distribution_space,
     value_tree,
 )
-from semidp.promise.spaces.adjacency import Adjacency, Ball
-from semidp.promise.spaces.dataspace import Dataspace, Margin
+from semidp.promise.spaces.dataspace import Margin
 from semidp.publish.half_widths import Weighted, half_widths
 from semidp.publish.plotting import BLUE, GREY, SKY, Figure, drawing, grouped_ticks, shorten_name
 from semidp.publish.results.role_columns import Role, RoleColumn, Sheet, label_columns, noisy_column
@@ -132,7 +128,11 @@ class GroupDistributions(ByBlocks):
     --------
     >>> from semidp.publish.selection import select_mechanism
     >>> from semidp.promise.tradeoff.budget import Budget
-    >>> space = two_wards(steps=7)
+    >>> from semidp import Ball, Dataspace, Feature, Outcome, Schema, Table
+    >>> from semidp.promise.sensitivity.distribution_space import distribution_space
+    >>> wards = Table(Schema([Feature("ward", ["a", "b"])]), [30, 20])
+    >>> public = Dataspace.from_table(wards, [Margin("ward")])
+    >>> space = distribution_space(public, Ball(2), Outcome("score", 0, 7, 7), [Margin("ward")])
     >>> mechanism = select_mechanism(space, Budget.gdp(2))
     >>> histograms = np.array([[2, 2, 2, 4, 10, 6, 2, 2], [5, 5, 5, 5, 0, 0, 0, 0]])
     >>> measured = mechanism.measure(space.apply_query(histograms), SeededRandomness(1))
@@ -484,20 +484,6 @@ def band_rank(count: int, level: Fraction) -> int:
     raised = _SAFE * math.sqrt(variance)
     rank = math.ceil((count + 1) * chance + raised)
     return min(rank, count)
-
-
-def two_wards(steps: int, adjacency: Adjacency | None = None) -> DistributionSpace:
-    """Return the distribution of a score from 0 to `steps` in two wards of 30 and 20 people, any
-    two records moving.
-
-    >>> two_wards(steps=7).shape
-    (14,)
-    """
-    schema = Schema([Feature("ward", ["a", "b"])])
-    wards = Table(schema, [30, 20])
-    public = Dataspace.from_table(wards, [Margin("ward")])
-    outcome = Outcome("score", 0, steps, steps)
-    return distribution_space(public, adjacency or Ball(2), outcome, [Margin("ward")])
 
 
 _REASONS = {
