@@ -36,7 +36,7 @@ from semidp.inference.combined.several_releases import (
     same_records,
 )
 from semidp.inference.linear_estimates import DrawnNumbers, Floats, SumErrors
-from semidp.promise.accounting.account import recompute_tradeoff
+from semidp.promise.accounting.recorded_queries import mechanism_from_record
 from semidp.promise.guarantee import Guarantee
 from semidp.promise.mechanisms.mechanism import CellByCell
 from semidp.promise.progress import Progress, silent
@@ -544,12 +544,13 @@ class LinkedCombination(AveragedReleases):
         if len(kinds) > 1:
             raise Refused("ball and exchange are two promises and are not added up")
         adjacency = linked_adjacency(self.dataspace, kinds.pop())
-        records = []
-        for release in self.releases:
-            records += [mechanism.record() for mechanism in release.mechanisms]
-        return Guarantee(
-            self.dataspace, adjacency, recompute_tradeoff(records, self.dataspace, adjacency)
-        )
+        drawn = [mechanism for release in self.releases for mechanism in release.mechanisms]
+        # Each is computed anew for the pairs that all exact totals leave.
+        anew = [
+            mechanism_from_record(mechanism.record(), self.dataspace, adjacency)
+            for mechanism in drawn
+        ]
+        return Guarantee.compose(*(mechanism.guarantee for mechanism in anew))
 
 
 def linked_dataspace(releases: "Sequence[ReleaseValue]") -> LinkedDataspace:

@@ -634,22 +634,6 @@ def _place(guarantee: Guarantee) -> tuple[bool, bool]:
     return joins, joins and not guarantee.adjacency.protects_groups
 
 
-def recompute_tradeoff(
-    records: Sequence[Mapping[str, Any]], dataspace: Datasets, adjacency: Adjacency
-) -> Tradeoff:
-    """Return the curve of several measurements (`Mechanism.record`) together, each computed anew
-    for other pairs of datasets.
-
-    Raises
-    ------
-    Refused
-        If one of them is not known for these pairs.
-    """
-    return compose(
-        *(mechanism_from_record(part, dataspace, adjacency).tradeoff for part in records)
-    )
-
-
 def _charge(
     guarantee: Guarantee, label: str, time: str, measured: Sequence[Mapping[str, Any]]
 ) -> Charge:

@@ -179,27 +179,17 @@ class GroupDistributions(ByBlocks):
         number = self._number(block)
         return slice(int(ends[number]), int(ends[number + 1]))
 
-    @property
-    def half_widths(self) -> Floats:
-        """How far the count up to each value but the last is off at most, with the probability
-        `level` each.
+    def block_half_widths(self, block: Margin | None) -> Floats:
+        """How far the count up to each value but the last is off at most in a set of groups, with
+        the probability `level` each: the same in any set.
         """
         return pointwise_half_widths(self.mechanism, self.level)
 
-    @property
-    def band_widths(self) -> Floats:
+    def block_band_widths(self, block: Margin | None) -> Floats:
         """How far the counts up to all values of a group are off at most, with the probability
-        `level` together.
+        `level` together: the same in any set.
         """
         return band_half_widths(self.mechanism, self.level)
-
-    def block_half_widths(self, block: Margin | None) -> Floats:
-        """The half-widths of a set of groups: those of any set."""
-        return self.half_widths
-
-    def block_band_widths(self, block: Margin | None) -> Floats:
-        """The half-widths of the band of a set of groups: those of any set."""
-        return self.band_widths
 
     def bounds(self, block: Margin | None = None) -> tuple[Floats, Floats]:
         """Return the ends of the intervals for the count up to each value but the last, each by
