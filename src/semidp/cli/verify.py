@@ -200,7 +200,7 @@ def keys(
     They are keys of minisign (Ed25519). The password comes from the terminal, or from
     SEMIDP_SIGN_PASSWORD; an empty one leaves the secret key unencrypted.
     """
-    public = make_keys(key, _new_password())
+    public = make_keys(key, _new_password)
     if printing.json:
         print_json({"secret": str(key), "public": str(public)})
     elif not printing.quiet:

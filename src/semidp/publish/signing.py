@@ -76,7 +76,7 @@ def signature_path(path: Path) -> Path:
     return path.with_name(f"{path.name}.minisig")
 
 
-def make_keys(secret: Path, password: str) -> Path:
+def make_keys(secret: Path, ask_password: Callable[[], str]) -> Path:
     """Write a new secret key, which only its owner may read, and its public key beside it; return
     where that is. Without a password the secret key is stored as it is.
     """
@@ -85,6 +85,7 @@ def make_keys(secret: Path, password: str) -> Path:
         if may_exist(path):
             raise InputError(f"{path} is there already, and a key is not replaced")
     pair = _minisign().KeyPair.generate()
+    password = ask_password()
     if password:
         pair.secret_key.encrypt(password)
     try:
