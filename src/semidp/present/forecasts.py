@@ -26,6 +26,7 @@ from semidp.present.release import Release
 from semidp.present.report.sentences import (
     budget_parts,
     clipping_parts,
+    comparison_parts,
     explain_other_adjacency,
     persons_part,
     strength,
@@ -447,6 +448,7 @@ class DryRun:
         rows = [("exact", scope.dataspace.summary())]
         rows += [("exact", text) for text in persons_part(scope)]
         rows += [("clipped", text) for text in clipping_parts(plan)]
+        rows += [("compared", text) for text in comparison_parts(plan)]
         rows += found_budget(self.asked, plan)
         rows += [("budget", part) for part in budget_parts(plan)]
         strengths = strength_rows(strength(self.guarantee, plan.report_delta))
@@ -464,7 +466,8 @@ class DryRun:
             rows += [*_uses(prepared, seen), *adjacency]
             if seen.document["announced"] is not None:
                 announced = stated_text(seen.document, "announced")
-                rows.append(("announced", f"{announced}, if the exact totals were ignored"))
+                ignored = "what this noise would be said to give if the exact totals were ignored"
+                rows.append(("announced", f"{announced}: {ignored}"))
             rows += [("otherwise", sentence) for sentence in seen.document["otherwise"]]
         rows += _compare_one_record(prepared)
         space = f"{size_text(self.needs.memory)} of memory, {size_text(self.needs.disk)} of disk"

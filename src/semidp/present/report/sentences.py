@@ -452,6 +452,7 @@ def summary(release: ReleaseFiles, where: str | None = None, word: str = "writte
     rows = [("exact", text) for text in exact_part(scope.dataspace, scope)]
     rows += [("with noise", text) for text in noisy_part(release)]
     rows += [("clipped", text) for text in clipping_parts(release.plan)]
+    rows += [("compared", text) for text in comparison_parts(release.plan)]
     for result in release.results:
         rows += result.summary_lines()
     rows += [("apart", text) for text in said_of_several(release)]
@@ -488,6 +489,23 @@ def clipping_parts(plan: Plan) -> list[str]:
         text = f"{outcome.column} to {bounds}: a value outside counts as the nearest bound"
         said[text] = None
     return list(said)
+
+
+def comparison_parts(plan: Plan) -> list[str]:
+    """Say what counts as no where a private column is compared with a value.
+
+    >>> import semidp
+    >>> comparison_parts(semidp.Plan([semidp.proportion("died=Y", by="ward")]))
+    ['died with Y: any other value counts as no, also a code such as NA unless declared missing']
+    """
+    outcomes = [getattr(request, "outcome", None) for request in plan.requests]
+    compared = [each.column.partition("=") for each in outcomes if each and "=" in each.column]
+    said = [
+        f"{column} with {value}: any other value counts as no, also a code such as NA unless"
+        " declared missing"
+        for column, _, value in compared
+    ]
+    return list(dict.fromkeys(said))
 
 
 def _claims(release: ReleaseFiles) -> list[str]:
