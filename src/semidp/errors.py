@@ -79,6 +79,7 @@ _KEYWORDS = {
     "null level": "null_level={{{first!r}: 'unknown'}}, with levels= or bins=",
     "partition": "nest=('state', 'county'), partition='state'",
     "period": "period={first!r}",
+    "own columns": "exact=[{units}], derived=[{last!r}]",
 }
 """What `SemidpError.needs` says, and the keywords that mend it."""
 
@@ -102,8 +103,10 @@ class SemidpError(Exception):
         sentence, hint = name_keywords(self.message), _KEYWORDS.get(self.needs)
         if hint is None:
             return sentence
-        first = self.names[0] if self.names else "a"
-        return f"{sentence} ({hint.format(first=first, all=', '.join(map(repr, self.names)))})"
+        first, last = (self.names[0], self.names[-1]) if self.names else ("a", "a")
+        every = ", ".join(map(repr, self.names))
+        units = tuple(f"units:{name}" for name in self.names)
+        return f"{sentence} ({hint.format(first=first, last=last, all=every, units=units)})"
 
 
 class InputError(SemidpError, ValueError):

@@ -577,7 +577,10 @@ def release(data: Any, *requests: Request | TableRequest, **settings: Any) -> "R
     >>> done["sex-region"].counts.sum(axis=1).tolist(), done.guarantee.adjacency.a
     ([2, 2], 2)
     """
-    _RELEASE.bind(data, *requests, **settings)  # refuses a keyword that is no setting
+    unknown = [name for name in settings if name not in _RELEASE.parameters]
+    if unknown:
+        meant = did_you_mean(unknown[0], _RELEASE.parameters)
+        raise TypeError(f"release() got an unexpected keyword argument {unknown[0]!r}{meant}")
     accepted = Given({name: settings[name] for name in list_settings() if name in settings})
     plan = declare_categories(build_plan(accepted, requests), data)
     options = build_run_options(accepted, settings.get("randomness"))

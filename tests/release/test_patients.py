@@ -327,7 +327,7 @@ def test_the_odds_ratio_of_several_records_is_refused(tmp_path, capsys):
     asked += ["--out", str(tmp_path / "tested")]
     # the test is exact for independent records: alike ones of a person make it reject too often
     assert command([*asked, "--most", "3"]) == 2
-    assert "one who may have 3: ask a table of both features" in capsys.readouterr().err
+    assert "one who may have 3: ask semidp model RELEASE" in capsys.readouterr().err
     assert command([*asked, "--most", "2"]) == 2
 
 

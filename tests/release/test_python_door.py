@@ -1,6 +1,7 @@
 """What a Python user meets first: dry runs, overall statistics, groups, results, mistakes."""
 
 import itertools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -244,3 +245,40 @@ def test_advice_about_missing_outcomes_can_be_followed(names: tuple[str, ...]) -
                 both = [each["where"] for each in (settings, more) if each.get("where")]
                 todo.append({"missing": joined or None, "where": " AND ".join(both) or None})
     assert finished >= 1
+
+
+PATIENTS = {"ward": ["a", "b"] * 20, "died": ["Y", "N", None, "N"] * 10}
+LEVELS_OF_DEATH = {"died": ["Y", "N"]}
+
+
+@pytest.mark.parametrize(
+    ("ask", "said"),
+    [
+        (
+            lambda: sd.release(PATIENTS, sd.table("ward"), exacts=["ward"], mu=1),
+            "release() got an unexpected keyword argument 'exacts' (did you mean 'exact'?)",
+        ),
+        (lambda: sd.Plan.from_toml("plan.toml"), "Path('plan.toml').read_text()"),
+        (
+            lambda: sd.Plan.from_json(
+                {"group": [{"column": "died", "by": "ward", "missing": "private"}]}
+            ),
+            "private missing values are an entry [[answered]]",
+        ),
+        (
+            lambda: sd.release(
+                PATIENTS,
+                sd.odds_ratio_test("ward", "died"),
+                exact=["ward"],
+                levels=LEVELS_OF_DEATH,
+                null_level={"died": "unknown"},
+                mu=1,
+            ),
+            "missing values are a third: leave them out (where='died IS NOT NULL', without",
+        ),
+    ],
+)
+def test_refusals_name_what_to_write_instead(ask: Callable[[], object], said: str) -> None:
+    with pytest.raises((TypeError, SemidpError)) as refused:
+        ask()
+    assert said in str(refused.value)

@@ -427,6 +427,7 @@ HINTS = {
     ),
     "repeated names": '--schema FILE with nest and names = "repeat" for {all}',
     "margin": "⟨exact {all}⟩",
+    "own columns": "⟨exact units:{all}⟩, or ⟨derived {last}⟩",
     "adjacency": "--adjacency N",
     "bounds": "⟨bounds {first}=0,100⟩",
     "grid": "⟨grid {first}=100⟩",
@@ -439,12 +440,12 @@ HINTS = {
     "sheet": "--from SHEET",
     "declared levels": (
         "⟨levels {first}=a,b⟩ names all of them, in the letters and capitals of the data; codes of"
-        " missing values are --set na=NA,-9"
+        " missing values are --set na=NA,-9; --where leaves out rows such as totals"
     ),
     "bins": "⟨bins {first}=,0,18,⟩ has no lower and no upper end",
     "null level": (
-        "⟨null_level {first}=unknown⟩, with ⟨levels {first}=a,b⟩ or ⟨bins {first}=0,18,65⟩;"
-        " ⟨where {column} IS NOT NULL⟩ leaves out all rows without it, such as totals; fill merged"
+        "⟨null_level {first}=unknown⟩, with ⟨levels {first}=a,b⟩ or ⟨bins {first}=0,18,65⟩; or"
+        " leave these rows out, such as a row of totals: ⟨where {column} IS NOT NULL⟩; fill merged"
         " cells in first"
     ),
     "empty": "--set allow_empty=true",
@@ -471,7 +472,9 @@ def append_hint(error: SemidpError) -> str:
     if hint is None:
         return sentence
     first = error.names[0] if error.names else ""
-    named = hint.format(first=first, all=",".join(error.names), column=quote_column(first))
+    last = error.names[-1] if error.names else ""
+    every = ",".join(error.names)
+    named = hint.format(first=first, last=last, all=every, column=quote_column(first))
     return f"{sentence} ({name_options(named)})"
 
 

@@ -42,7 +42,7 @@ from semidp.promise.mechanisms.mechanism import Mechanism
 from semidp.promise.sensitivity.patterns import Norms
 from semidp.promise.sensitivity.table_spaces import TableSpace, sensitivity_space
 from semidp.promise.spaces.adjacency import Adjacency, Ball, Exchange
-from semidp.promise.spaces.protection import AdjacencyWords
+from semidp.promise.spaces.protection import AdjacencyWords, Protection
 from semidp.promise.tradeoff.budget import Budget
 from semidp.publish.folders import check_place
 from semidp.publish.half_widths import cell_errors
@@ -327,7 +327,10 @@ def rows(document: dict[str, Any]) -> list[tuple[str, str]]:
     features = " × ".join(document["table"])
     lines = [("table", f"{features}: {count_noun(document['cells'], 'cell')}, {records}")]
     lines.append(("published", published))
-    lines += [("in short", sentence) for sentence in _explain_briefly(document, words.noun)]
+    lines += [
+        ("in short", sentence)
+        for sentence in _explain_briefly(document, words.noun, words.protection)
+    ]
     lines.append(("", "for specialists:"))
     lines.append(("a(t)", _adjacency(document["a"])))
     if words.protection is not None:
@@ -378,7 +381,9 @@ def rows(document: dict[str, Any]) -> list[tuple[str, str]]:
     return lines
 
 
-def _explain_briefly(document: dict[str, Any], noun: str) -> list[str]:
+def _explain_briefly(
+    document: dict[str, Any], noun: str, protection: Protection | None
+) -> list[str]:
     """Say for a reader who is no specialist what the exact totals cost, in up to three lines."""
     if document["published_exactly"]:
         return ["The exact totals already fix every cell of this table, so it needs no noise."]
@@ -388,9 +393,12 @@ def _explain_briefly(document: dict[str, Any], noun: str) -> list[str]:
     elif most < 2:
         first = "Nobody's record is tied to another by the exact totals: each is hidden alone."
     else:
+        hidden, moved = f"one of the {noun}", f"{most}"
+        if protection is not None:
+            hidden, moved = protection.who, f"{most} {noun}"
         first = (
-            f"To hide one of the {noun}, up to {most} must change together, because the exact"
-            " totals stay the same."
+            f"To hide {hidden}, up to {moved} must change together, because the exact totals stay"
+            " the same."
         )
     gaussian = [entry for entry in document["mechanisms"] if "mu" in entry["budget"]]
     best = min(gaussian or document["mechanisms"], key=lambda entry: float(entry["expected_l2"]))

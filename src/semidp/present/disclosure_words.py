@@ -109,7 +109,7 @@ def _span(statement: DisclosureStatement) -> str:
 
 def describe_change(change: TotalChange) -> str:
     """Say what would be certain without a total."""
-    numbers = "none of it" if not change.numbers else count_statements(change.numbers)
+    numbers = "nothing" if not change.numbers else count_statements(change.numbers)
     if not change.instead:
         return f"without {change.without}: {numbers}"
     return f"with {', '.join(change.instead)} instead of {change.without}: {numbers}"
@@ -142,7 +142,7 @@ def disclosure_rows(found: Disclosure) -> list[tuple[str, str]]:
     left = sum(found.numbers.values()) - len(found.statements)
     if left > 0:
         rows.append(("more", f"{left:,} further statements are counted above and not listed"))
-    rows += [("change", describe_change(change)) for change in found.changes]
+    rows += [("certain", describe_change(change)) for change in found.changes]
     return rows
 
 

@@ -94,7 +94,8 @@ def warn_of_constants(account: SeriesAccount) -> str:
     return (
         f"If one of the columns with exact totals ({named}) never changes for a person, such as sex"
         " or year of birth, somebody else's records may have to differ in every period, and this"
-        " bound does not cover that: declare it as constant, and all periods are charged"
+        " bound does not cover that: declare it as constant when you open the ledger, and all"
+        " periods are charged"
     )
 
 
@@ -120,7 +121,7 @@ class SeriesPlan:
     def text(self) -> str:
         """The plan in one line."""
         errors = "; ".join(f"{name}: {error}" for name, error in self.errors)
-        return f"{self.name}: {self.budget} each period; {errors}"
+        return f"{self.name}: {round_budget_down(self.budget)} each period; {errors}"
 
     def to_json(self) -> dict[str, Any]:
         """Return the plan as plain values."""

@@ -732,6 +732,10 @@ class Plan:
     @classmethod
     def from_toml(cls, text: str, folder: Path | None = None) -> "Plan":
         """Read a plan from TOML text; lookup files are named as seen from `folder`."""
+        if "\n" not in text.strip() and text.strip().endswith(".toml"):
+            raise InputError(
+                f"a plan is read from its text, not its path: Path({text!r}).read_text()"
+            )
         try:
             document = from_toml(text)
         except ValueError as error:

@@ -263,7 +263,7 @@ class Account:
             raise Refused(
                 f"this ledger holds releases next to exact totals of {ours}, and exact totals of"
                 f" {theirs} cannot be added to it: {_say_difference(self.dataspace, dataspace)}, or"
-                " use another ledger"
+                " use another ledger (a series is the ledger of releases of several periods)"
             )
         before = Guarantee(self.dataspace, self.adjacency, charge.tradeoff)
         together = _join_adjacencies(union, guarantee, before, self)

@@ -203,8 +203,9 @@ class UnitCosts(LinkedCosts):
     (Fraction(6, 1), Fraction(4, 1))
     >>> costs.cost((1, 0))
     Traceback (most recent call last):
-    semidp.errors.Refused: units by zone are not protected where one member is: publish them exactly
-    (units:zone)
+    semidp.errors.Refused: units by zone are not protected where one member is: publish them
+    exactly, or declare a column that depends on the members as derived (exact=[('units:zone',)],
+    derived=['zone'])
     """
 
     @property
@@ -217,10 +218,12 @@ class UnitCosts(LinkedCosts):
         if self.public.link.protect is Protect.unit:
             return self._bound_unit_replacement(view, derived)
         if not derived:
-            names = ", ".join(self.public.units.schema.list_view_names(view))
+            names = self.public.units.schema.list_view_names(view)
             raise Refused(
-                f"units by {names} are not protected where one member is: publish them exactly"
-                f" (units:{names})"
+                f"units by {', '.join(names)} are not protected where one member is: publish them"
+                " exactly, or declare a column that depends on the members as derived",
+                needs="own columns",
+                names=tuple(names),
             )
         if not self.exchange:
             return self.public.reach.derived_units**2 * self._bound_derived_change(view, derived)

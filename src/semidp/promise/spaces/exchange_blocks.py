@@ -95,8 +95,8 @@ class Blocks:
             if f"{name}{ANSWERED_SUFFIX}" in published:
                 raise Refused(
                     f"an exchange would give or take the {name!r} of others, too, since the number"
-                    " who have one is exact: leave it out of tables, or protect a number of records"
-                    " instead"
+                    " who have one is exact: leave it out of tables, or protect any records that"
+                    " change together instead (⟨adjacency worst-case⟩)"
                 )
 
     @property

@@ -88,17 +88,18 @@ class Protection(Encodable):
 
         >>> [
         ...     Protection(name, 2).noun
-        ...     for name in ("patient", "patient_id", "PupilID", "id", "pid", "hh_no")
+        ...     for name in ("patient", "patient_id", "PupilID", "id", "pid", "_PATID", "hh_no")
         ... ]
-        ['patient', 'patient', 'pupil', 'person', 'person', 'household']
+        ['patient', 'patient', 'pupil', 'person', 'person', 'person', 'household']
         """
         # a column such as patient_id or PatientID names the patient
         bare = _CAMEL.sub("", _SUFFIX.sub("", self.id))
         words = re.sub(r"[\s_.-]+", " ", bare).strip()
         if words.lower() == "hh":
             return "household"
-        # a single letter, as of pid, is no word
-        return words.lower() if len(words) > 1 else "person"
+        # a single letter, as of pid, is no word, and neither is the stem of PATID
+        is_stem = len(words) <= 3 and re.search(rf"{re.escape(words)}(id|no|nr)$", self.id, re.I)
+        return "person" if len(words) <= 1 or is_stem else words.lower()
 
     @property
     def units(self) -> str:

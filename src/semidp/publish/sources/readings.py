@@ -345,6 +345,8 @@ def months(first: str, last: str) -> list[str]:
 
     >>> months("2025-11", "2026-02"), months("2025-Q4", "2026-Q1"), months("2024", "2026")
     (['2025-11', '2025-12', '2026-01', '2026-02'], ['2025-Q4', '2026-Q1'], ['2024', '2025', '2026'])
+    >>> months("2025Q4", "2026Q1")  # as --period writes them
+    ['2025-Q4', '2026-Q1']
     """
     # Months and quarters are counted from the year 0 on; years have one part.
     for pattern, parts, written in _STEPS:
@@ -367,7 +369,7 @@ def months(first: str, last: str) -> list[str]:
 _MOST_STEPS = 10_000
 _STEPS = (
     (r"(\d{4})-(0[1-9]|1[0-2])", 12, "{:04d}-{:02d}"),
-    (r"(\d{4})-Q([1-4])", 4, "{:04d}-Q{}"),
+    (r"(\d{4})-?Q([1-4])", 4, "{:04d}-Q{}"),
     (r"(\d{1,9})()", 1, "{}"),
 )
 

@@ -307,7 +307,7 @@ class OddsRatioRequest(OwnBudget):
         """Return the confidential x11; refuse where a person may have several records, for which
         the test would not hold its level.
         """
-        instead = f"a table of both features with semidp model '{self.columns} ~ {self.rows}'"
+        instead = f"semidp model RELEASE '{self.columns} ~ {self.rows}' of a table of both"
         refuse_dependent(scope.protection, instead)
         counts = reader.table((self.rows, self.columns)).margin((self.rows, self.columns)).counts
         return conceal(self.name, counts[:1, 0])

@@ -316,6 +316,11 @@ def refuse_untestable(schema: Schema, dataspace: Dataspace, rows: str, columns: 
         (feature,) = schema.restrict([name]).features  # a depth of a nested feature counts as one
         levels = len(feature.levels)
         if levels != 2:
+            if levels == 3 and feature.null_level is not None:
+                raise SchemaError(
+                    f"an odds ratio needs two levels of {name!r}, and missing values are a third:"
+                    f" leave them out (⟨where {name} IS NOT NULL⟩, without null_level)"
+                )
             raise SchemaError(
                 f"an odds ratio needs two levels of {name!r}, not {levels}: keep the records of"
                 " two levels, merge numbers into two bins, or declare two levels",
