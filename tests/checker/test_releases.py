@@ -418,6 +418,24 @@ def one_result_less(document: dict[str, Any]) -> None:
         document[of_noise[-1]].pop()
 
 
+def one_result_less_in_the_plan_too(document: dict[str, Any]) -> None:
+    """A phase of microdata, or another result, that nobody asked for: its files are there."""
+    one_result_less(document)
+    kept = [each for entry in entries(document) for each in (entry, *entry.get("tables", []))]
+    names = {each["name"] for each in kept}
+    for key, asked in document["plan"].items():
+        if isinstance(asked, list) and key not in ("feature", "invariants", "structural_zero"):
+            document["plan"][key] = [each for each in asked if each.get("name") in names]
+
+
+def microdata_ask_for_less(document: dict[str, Any]) -> None:
+    """Both phases together spend more than was asked for."""
+    asked = document["plan"].get("microdata", {})
+    for name in ("mu", "rho", "epsilon"):
+        if name in asked:
+            asked[name] = smaller(asked[name], Fraction(1, 2))
+
+
 def a_grid_without_steps(document: dict[str, Any]) -> None:
     """No value would move anything; coverage-guided fuzzing found it."""
     for key in ("mean", "quantile"):
@@ -456,6 +474,7 @@ MUTATIONS: list[Callable[[dict[str, Any]], None]] = [
     *(noise_for_fewer_moves, larger_units, more_units_change, members_of_whole_units),
     *(sizes_are_features_of_units, one_record_of_each, fewer_records_than_the_plan_says),
     *(one_result_less, totals_that_nobody_planned, another_mechanism_in_words),
+    *(one_result_less_in_the_plan_too, microdata_ask_for_less),
 ]
 
 

@@ -44,9 +44,8 @@ def enclose(function, x):
     """Fractions below and above `ln`, `exp` or `sqrt` of x > 0, which all increase. Python rounds
     them correctly to 80 digits.
     """
-    x, ends = Fraction(x), []
-    for context in (DOWN, UP):
-        ends.append(getattr(context, function)(context.divide(x.numerator, x.denominator)))
+    x = Fraction(x)
+    ends = [getattr(c, function)(c.divide(x.numerator, x.denominator)) for c in (DOWN, UP)]
     return Fraction(DOWN.next_minus(ends[0])), Fraction(UP.next_plus(ends[1]))
 
 
@@ -274,14 +273,22 @@ def build_release(folder, document):
     plan = document["plan"]
     spaces = read_spaces(document["dataspace"], plan)
     parts = read_parts(Source(folder, document, spaces))
-    asked = sum(len(plan.get(key, ())) for key in {"unit_table", *dict(READERS.values())})
-    exact = sum(name.startswith("exact-") for name in document.get("files", ()))
+    asked = [each for key in {"unit_table", *dict(READERS.values())} for each in plan.get(key, ())]
     published = sum(max(1, len(part.tables)) for part in parts if part.stated)
-    if asked != published or exact > sum(len(public.margins) for public in spaces):
+    names = {*document.get("files", ()), *(path.name for path in folder.iterdir())}
+    exact = {name for name in names if name.startswith("exact-")}
+    # a table that belongs to no result was published as well
+    tables = [name[:-4].removeprefix("units-") for name in names - exact if name.endswith(".csv")]
+    known = {each.get("name") or "-".join(each["features"]) for each in asked}
+    known |= {"measurements", *(part.name for part in parts)}
+    unknown = [t for t in tables if not {t, t.rpartition("-")[0], t.partition("-by-")[0]} & known]
+    if len(asked) != published or unknown or len(exact) > sum(len(s.margins) for s in spaces):
         raise Unreadable("the results or the exact totals are not those that the plan names")
     delta = min(Fraction(str(d["report_delta"])) for d in (document, {**document, **plan}))
     claims = (document["guarantee"], document["budget"])
     stated = [read_guarantee(claim) for claim in claims if claim is not None]
+    asked = plan.get("microdata", {})
+    stated += [read_guarantee(asked, key) for key in ("mu", "rho", "epsilon") if key in asked]
     stated.append(Guarantee("epsilon", Fraction(document["epsilon"]), delta))
     notes = ["note: noise from a seed, so it is not private"] * (not document["private"])
     # a person's loss over periods is stated by the ledger, not by a release
@@ -334,8 +341,8 @@ def read_spaces(document, plan):
             public.zeros.append((depths_of(public, zero), labels))
         check_agreement(public)
         asked = {depths_of(public, names) for names in planned}
-        are_fixed = all(is_fixed(public, depths) for depths in asked)
-        if not are_fixed or not {depths for depths, _ in public.margins} <= asked:
+        unplanned = {depths for depths, _ in public.margins} - asked
+        if unplanned or not all(is_fixed(public, depths) for depths in asked):
             raise NotCovered("the exact totals are not those that the plan names")
         spaces.append(public)
     return spaces
@@ -849,9 +856,8 @@ def check_exchange_conditions(public):
     blocks = list_blocks(public)
     if not are_disjoint(blocks):
         raise NotCovered("exchange with overlapping exact margins")
-    for seen, _ in public.zeros:
-        if not any(is_below(seen, depths) for depths, _ in blocks):
-            raise NotCovered("exchange with structural zeros outside one exact margin")
+    if not all(any(is_below(zero, depths) for depths, _ in blocks) for zero, _ in public.zeros):
+        raise NotCovered("exchange with structural zeros outside one exact margin")
 
 
 def find_linked_reach(spaces, promise):
@@ -1003,9 +1009,8 @@ def set_partitions(items):
 
 def find_shape(feature, node, depth):
     """The tree below a node down to a depth as nested tuples: siblings can be renamed."""
-    if len(node) == depth:
-        return ()
-    return tuple(sorted(find_shape(feature, child, depth) for child in feature.children[node]))
+    below = feature.children[node] if len(node) < depth else ()
+    return tuple(sorted(find_shape(feature, child, depth) for child in below))
 
 
 def placements(tree, letters):
@@ -1216,7 +1221,7 @@ class Costs:
         longer than its table (theorem residual_shortens).
         """
         if self.is_exchange:
-            q = sum(1 for margin in self.margins if meet(margin, query.depths))
+            q = sum(meet(margin, query.depths) for margin in self.margins)
             return 2 * (q + 1), q**2 + q + 2, "exchange norms"
         return ball_norms(self.public, self.margins, query.depths, self.a)
 
@@ -1761,10 +1766,9 @@ class Climber:
     def __init__(self, spaces, space, moves, times, measured):
         self.public, self.moves, self.times = spaces[space], moves, times
         self.find_shifts = lambda pair: list_shifts(spaces, measured, *pair, space)
-        self.margins, self.random, self.leaves = maximal_margins(self.public), random.Random(0), []
-        for f, feature in enumerate(self.public.features):
-            depth = max((depths[f] for depths, _ in self.margins), default=0)
-            self.leaves.append(feature.corners(depth))
+        self.margins, self.random = maximal_margins(self.public), random.Random(0)
+        deepest = map(max, zip(*(depths for depths, _ in self.public.totals)))
+        self.leaves = [f.corners(depth) for f, depth in zip(self.public.features, deepest)]
 
     def climb(self, deadline, enough):
         """The best pair until the time is over or its value is `enough`: its value and records."""
@@ -1809,11 +1813,9 @@ class Climber:
         return None
 
     def _fits(self, before, after):
-        for depths, counts in self.margins:
-            used, gained = count_cells(before, depths), count_cells(after, depths)
-            if used != gained or not used <= Counter(counts):
-                return False
-        return len(before) <= self.public.n
+        used = ((count_cells(before, d), count_cells(after, d), c) for d, c in self.margins)
+        are_kept = all(old == new and old <= Counter(counts) for old, new, counts in used)
+        return are_kept and len(before) <= self.public.n
 
 
 def is_refuted(shifts, stated):
@@ -2097,8 +2099,7 @@ def to_lines(verdict, findings):
         lines += [f"    {text}" for text in each.list_texts()]
     for finding in [finding for finding in findings if finding.pair][:1]:
         lines.append(f"pair: two datasets told apart better than {finding.name} states")
-        pairs = zip(finding.pair.before, finding.pair.after)
-        lines += [f"  {to_text(before)}  ->  {to_text(after)}" for before, after in pairs]
+        lines += [f"  {to_text(old)}  ->  {to_text(new)}" for old, new in zip(*finding.pair[:2])]
         lines += [f"  {count} x {to_text(each)} in both" for each, count in finding.pair.others]
     return lines
 
