@@ -85,10 +85,10 @@ def intervals(
 
     Without --of: all cells of a table, with intervals that hold at once. With --of: a count; with
     --minus, the difference of two counts; with --among, a rate; with both, the rates in two groups
-    compared by --measure. They allow for the noise alone, by simulation of its known law, or with
-    --sampling for both, by an approximation (an odds ratio common to --strata: without one). With
-    --areas or --sum: weighted sums of cells by name ("my district is these blocks"), over any
-    tables and depths.
+    compared by --measure. They allow for the noise alone, by simulation of its known law. With
+    --sampling they allow for sampling, too, by an approximation, which an odds ratio common to
+    --strata does not need. With --areas or --sum: weighted sums of cells by name ("my district is
+    these blocks"), over any tables and depths.
     """
     confidence = o.parse_real(level, "--level")
     if design and weights is None:

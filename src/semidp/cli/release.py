@@ -301,11 +301,11 @@ def combine(
     """Combine several releases of the same records into one, at no cost in privacy.
 
     Each table gets the best linear unbiased estimate from all measurements, its standard
-    errors, and whole numbers that match the exact totals of all releases. So do distributions
-    of one outcome on the same grid and lines. Linked members and units are made to agree again. The
-    guarantee is that of all releases together. The folder holds the releases, too, so that `semidp
-    show` computes everything again; `intervals`, `test`, `model` and `synthesize` read it like any
-    release.
+    errors, and whole numbers that match the exact totals of all releases. Distributions
+    of one outcome on the same grid and lines are combined likewise. Linked members and units are
+    made to agree again. The guarantee is that of all releases together. The folder holds the
+    releases, too, so that `semidp show` computes everything again; `intervals`, `test`, `model` and
+    `synthesize` read it like any release.
     """
     from semidp.inference.combined.releases_together import combine_releases
 

@@ -590,7 +590,8 @@ def unknown_totals(asked: CrossedTable, questions: tuple[ScoreQuestion, ...]) ->
             raise Refused(
                 "with noisy totals of many levels or strata the noise must be drawn number by"
                 " number (Gaussian or Laplace noise in cells, or a product), not"
-                f" {asked.measured.noise_name} noise: publish the totals exactly"
+                f" {asked.measured.noise_name} noise: publish the totals exactly, or"
+                " release the table with Laplace or Gaussian noise (⟨mechanism laplace⟩)"
             )
         return NoiseTerms(noise.terms(0))
 
