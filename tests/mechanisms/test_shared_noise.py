@@ -6,7 +6,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from semidp.promise.mechanisms import residual_noise
+from semidp.errors import Refused
+from semidp.promise.mechanisms import mechanism, residual_noise
 from semidp.promise.mechanisms.linked_noise import LinkedNoise
 from semidp.promise.mechanisms.residual_noise import ResidualNoise
 from semidp.promise.schema.features import Feature
@@ -27,6 +28,14 @@ def make_space():
     return product_space(public, Ball(2), [["sex", "region"], ["region", "age"]])
 
 
+def make_nested_space():
+    """Counties of states of different sizes: entries of one residual have different scales."""
+    paths = [("A", "a1"), ("A", "a2"), ("A", "a3"), ("B", "b1"), ("B", "b2")]
+    county = Feature.from_paths(["state", "county"], paths)
+    table = Table(Schema([county, Feature("age", "yo")]), np.arange(10).reshape(5, 2) + 5)
+    return product_space(Dataspace.from_table(table, []), Ball(1), [["county", "age"]])
+
+
 def make_linked_space():
     zone, sex = Feature("zone", "ab"), Feature("sex", "fm")
     persons = Table(Schema([zone, sex]), [[3, 2], [1, 4]])
@@ -39,8 +48,9 @@ def make_linked_space():
     return linked_space(public, Exchange(2), [["zone", "sex"]], [["zone", "size"]])
 
 
-def test_errors_of_centered_entries_are_those_of_the_projection():
-    space = make_space()
+@pytest.mark.parametrize("make", [make_space, make_nested_space])
+def test_errors_of_centered_entries_are_those_of_the_projection(make):
+    space = make()
     noise = ResidualNoise.from_precision(space, Fraction(1), "rounded")
     entries = len(noise.variances)
     projection = np.array([space.project(unit) for unit in np.eye(entries)]).T
@@ -69,3 +79,17 @@ def test_a_joint_cost_is_confirmed_by_coarser_arithmetic():
     joint = Fraction(space.costs.joint(noise.sigma2))
     bound = residual_noise._bound_joint_cost(space, noise.sigma2)
     assert joint * (1 + Fraction(1, 10**7)) < bound < joint * (1 + Fraction(1, 10**5))
+
+
+def test_noise_that_whole_numbers_might_not_hold_is_refused():
+    """Residuals are measured times their scales, and so is their noise."""
+    space = make_space()
+    for bits in range(60, 200):
+        try:
+            noise = ResidualNoise.from_precision(space, Fraction(1, 2**bits), "rounded")
+        except Refused:
+            break
+        scales = {view: space.residuals.largest_scale(view) for view in noise.sigma2}
+        largest = max(square * scales[view] ** 2 for view, square in noise.sigma2.items())
+        assert largest <= mechanism._LARGEST_SCALE**2
+    assert 60 < bits < 199

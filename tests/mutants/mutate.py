@@ -90,6 +90,7 @@ TESTS: dict[str, tuple[str, ...]] = {
         *("tests/grouped/test_distribution_norms.py", "tests/grouped/test_sensitivity.py"),
         *("tests/grouped/test_exchange.py", "tests/grouped/test_published_outcomes.py"),
         *("tests/grouped/test_exact_answers.py", "tests/linked/test_unit_promise.py"),
+        *("tests/grouped/test_quantiles.py", "tests/grouped/test_intervals.py"),
         *("tests/test_several_records.py", "tests/linked/test_unit_statistics.py"),
     ),
     "costs": (
