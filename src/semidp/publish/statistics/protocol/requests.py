@@ -382,7 +382,7 @@ class PlanEntry:
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
         """Read what `to_json` wrote, or an entry of a plan file."""
-        if "missing" in value and "missing" not in cls._keys():
+        if isinstance(value, Mapping) and "missing" in {*value} - cls._keys():
             raise InputError(
                 f"a {cls.key} of a plan has no key 'missing': private missing values are an entry"
                 " [[answered]], and exact ones name the feature answered (docs/plan.md)"
