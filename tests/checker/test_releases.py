@@ -563,6 +563,16 @@ def test_no_mutant_of_all_is_confirmed(all_releases: dict[str, Path], tmp_path: 
     assert verdicts.total() >= 900
 
 
+def test_more_records_than_there_are_change_together(
+    releases: dict[str, Path], tmp_path: Path
+) -> None:
+    folder = Path(shutil.copytree(releases["two-way, rho"], tmp_path / "huge"))
+    document = json.loads((folder / "release.json").read_text())
+    document["plan"]["adjacency"] = document["a"]["used"] = 10**12
+    (folder / "release.json").write_text(json.dumps(document))
+    assert verdict_of(folder, 0.1) == "not covered"
+
+
 def test_a_copy_runs_alone(releases: dict[str, Path], tmp_path: Path) -> None:
     """In an empty folder, without site packages, environment or the folder on the path."""
     shutil.copy(FILE, tmp_path / "alone.py")

@@ -403,15 +403,15 @@ def depths_of(public, names):
 
 def whole_number(value):
     """A count, which must be one."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise Unreadable("a count is not a whole number of at least 0")
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= 10**18:
+        raise Unreadable("a count is not a whole number from 0 to 10^18")
     return value
 
 
 def read_positive(text):
     """A grid, or a scale of noise."""
-    if Fraction(text) <= 0:
-        raise Unreadable("a grid or a scale of noise must be above 0")
+    if not SMALL <= Fraction(text) <= 1 / SMALL:
+        raise Unreadable("a grid or a scale of noise must be above 0, and a number that noise has")
     return Fraction(text)
 
 
@@ -446,9 +446,10 @@ def read_promise(plan, document, spaces):
     agrees = agrees and plan.get("most", 1) == (1 if link else most)
     agrees = agrees and asked in ("worst-case", "exchange", "definition", a["used"])
     agrees = agrees and document.get("persons", math.inf) * most >= space["n"]
-    if not agrees or not (link or person.get("protect", "unit") == "unit"):
-        raise NotCovered("the plan and the stated a name different promises, or members in no unit")
     used, everyone = whole_number(a["used"]), asked in ("worst-case", "exchange")
+    # so many records are drawn one by one
+    if not agrees or used > 10**5 or not (link or person.get("protect", "unit") == "unit"):
+        raise NotCovered("the plan and a name different promises, too many records, or no unit")
     if not link:
         return Promise(kind, used, everyone, whole_number(most))
     columns = set(itertools.chain(*(feature.names for feature in spaces[1].features)))
@@ -660,8 +661,8 @@ def read_guarantee(document, key=None):
 
     def number(key):
         value = Fraction(document.get(key, 0))
-        if value < 0:
-            raise Unreadable("a guarantee is below 0")
+        if not 0 <= value <= 1 / SMALL:
+            raise Unreadable("a guarantee is below 0, or no number that a guarantee has")
         return value * (1 + Fraction(1, 10**12)) if isinstance(document.get(key), float) else value
 
     key = key or STATED.get(document["kind"])
@@ -2003,11 +2004,11 @@ class Checker:
         laws = {noise.law for _, noise in measured}
         if finding.verdict == LISTED or laws - {"rounded noise", "discrete noise", "Laplace noise"}:
             return
-        best, goals = (0, None, 0), [math.inf]
+        best, goals = (0, None, 0), [10**300]
         # what is proved cannot be exceeded, and half as much again as is stated refutes it
-        for goal, factor in [(finding.proved, 1), *((each, 1.5) for each in finding.stated)]:
+        for goal, factor in [(finding.proved, 2), *((each, 3) for each in finding.stated)]:
             if goal and goal.kind in {noise.kind for _, noise in measured}:
-                goals.append(goal.value * factor * (2 if goal.kind == "rho" else 1))
+                goals.append(goal.value * factor / (1 if goal.kind == "rho" else 2))
         for space, moves, times in self.hunts:
             share = self.seconds / len(self.hunts) / (1 + len(self.release.parts))
             climber = Climber(self.spaces, space, moves, times, measured)
