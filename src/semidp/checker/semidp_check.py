@@ -924,27 +924,26 @@ def exchange_moves(blocks, seen, inherited=(), makers="nobody"):
     *Linked files.* Some features are those of a unit, and x may go to another unit v. A carrier of
     such features takes x's whole place. A member of v may have to make room, and goes to the place
     that is free: nobody, a carrier of other features, or somebody else (`anybody`: all of these).
-    If always `another` one does (to hunt), every unit keeps its size, and where only features of
-    units change, nobody else is needed.
+    If `another` one always does (to hunt), every unit keeps its size. Where only features of units
+    change, two may also change places, and nobody else is needed.
     """
     of_unit = {f for f, is_place in enumerate(inherited) if is_place}
     seen = sorted(of_unit.union(seen))  # a place is seen as a whole, or not at all
     touched = list(filter(None, (keep_seen(block, seen) for block in blocks)))
     for changed in itertools.product(*map(list_subsets, touched)):
-        fixed, carried = [], []
-        for number, (block, features) in enumerate(zip(touched, changed)):
+        fixed, carried = [], [k for k, features in enumerate(changed) if features]
+        for block, features in zip(touched, changed):
             fixed += [(f, 0, 1, depth, f not in features) for f, depth in block.items()]
-            if features and (makers != "another" or not set(block) <= of_unit):
-                carried.append(number)
-        for groups in set_partitions(carried):
+        placed = [k for k in carried if makers != "another" or not set(touched[k]) <= of_unit]
+        for groups in itertools.chain(*map(set_partitions, {tuple(carried), tuple(placed)})):
             same, taken, new = [], {}, len(groups) + 2
             for letter, numbers in enumerate(groups, start=2):
                 taken[letter] = {f for number in numbers for f in changed[number]}
                 pairs = itertools.chain(*(touched[number].items() for number in numbers))
                 same += [(f, 1, letter, depth, True) for f, depth in pairs]
             free = next((letter for letter in taken if taken[letter] & of_unit), 0)
-            listed = {"nobody": [0], "another": [new], "anybody": [0, *taken.keys() - {free}, new]}
-            for maker in listed[makers]:
+            others = [*sorted(taken.keys() - {free}), new]
+            for maker in {"nobody": [0], "another": others}.get(makers, [0, *others]):
                 slots = [(-1, dict.fromkeys(seen, 0)), (1, dict.fromkeys(seen, 1))]
                 for letter in range(2, new + (maker == new)):
                     before = dict.fromkeys(seen, letter)
@@ -1789,7 +1788,8 @@ class Climber:
 
     def _change(self, move, leaves):
         """Give some letters other leaves, then make equal what must agree."""
-        letters = sorted(set(itertools.chain(*(at.items() for _, at in move.slots))))
+        named = ({(f, a), (f, b)} for f, a, b, _, _ in move.conditions)
+        letters = sorted(set(itertools.chain(*(at.items() for _, at in move.slots), *named)))
         fresh, few = dict(leaves), self.random.choice((1, 1, 2, 3))
         for f, letter in self.random.choices(letters, k=few) if leaves else letters:
             drawn = self.random.choice(self.leaves[f])
@@ -2032,10 +2032,10 @@ class Checker:
         if missing:
             whole.reason = "; ".join(dict.fromkeys(missing))
             return whole
-        rules = dict.fromkeys(itertools.chain(*(finding.rules for finding in findings)))
-        rules |= {"composition": None} if len(findings) > 1 else {}
+        composed = ["composition"] * (len(findings) > 1)
+        rules = itertools.chain(*(finding.rules for finding in findings), composed)
         proved = compose([finding.proved for finding in findings])
-        whole.settle(proved, list(rules), worst_verdict(findings))
+        whole.settle(proved, list(dict.fromkeys(rules)), worst_verdict(findings))
         # outcomes of one column, measured in two ways, are features of their own here
         outcomes = {query.outcome for query, _ in self.measured if query.outcome}
         is_open = whole.verdict == WEAKER or len(findings) > 1
@@ -2107,7 +2107,7 @@ def to_lines(verdict, findings):
 
 def to_text(record):
     """A record by its finest labels."""
-    return "(" + ", ".join(leaf[-1] for leaf in record) + ")"
+    return "(" + ", ".join(str(leaf[-1]) for leaf in record) + ")"
 
 
 if __name__ == "__main__":
