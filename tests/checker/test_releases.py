@@ -573,6 +573,15 @@ def test_more_records_than_there_are_change_together(
     assert verdict_of(folder, 0.1) == "not covered"
 
 
+def test_an_empty_table_is_confirmed(tmp_path: Path) -> None:
+    (tmp_path / "nobody.csv").write_text("sex,region\n")
+    levels = ["--levels", "sex=f,m", "--levels", "region=n,s", "--set", "allow_empty=true"]
+    words = ["--table", "sex,region", "--exact", "sex", "--rho", "1", *levels, "--quiet"]
+    data, out = str(tmp_path / "nobody.csv"), str(tmp_path / "empty")
+    assert run(["release", data, *words, "--out", out]) == 0
+    assert verdict_of(Path(out), 0.1).startswith("confirmed")
+
+
 def test_a_copy_runs_alone(releases: dict[str, Path], tmp_path: Path) -> None:
     """In an empty folder, without site packages, environment or the folder on the path."""
     shutil.copy(FILE, tmp_path / "alone.py")

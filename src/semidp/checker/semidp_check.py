@@ -142,7 +142,7 @@ class Feature:
 
     def __init__(self, names, leaves, values=None, is_partial=False):
         self.names, self.leaves, self.is_partial = tuple(names), tuple(leaves), is_partial
-        self.values, self.children = values or {}, {}  # the children of every node
+        self.values, self.children = values or {}, {(): []}  # the children of every node
         for depth in range(1, len(self.leaves[0]) + 1 if self.leaves else 1):
             for node in self.nodes(depth):
                 self.children.setdefault(node[:-1], []).append(node)
@@ -1815,8 +1815,7 @@ class Climber:
 
     def _fits(self, before, after):
         used = ((count_cells(before, d), count_cells(after, d), c) for d, c in self.margins)
-        are_kept = all(old == new and old <= Counter(counts) for old, new, counts in used)
-        return are_kept and len(before) <= self.public.n
+        return len(before) <= self.public.n and all(a == b <= Counter(c) for a, b, c in used)
 
 
 def is_refuted(shifts, stated):
@@ -1918,7 +1917,9 @@ class Checker:
         """All findings, the whole release last."""
         if self.reach.reason and self.promise.most == 1 and not self.is_linked:
             self._list(400)
-        self.hunts = list_hunts(self.spaces, self.promise, self.reach.hunted)
+        hunts = list_hunts(self.spaces, self.promise, self.reach.hunted)
+        # without records, or levels, there is no pair
+        self.hunts = hunts if all(f.leaves for each in self.spaces for f in each.features) else []
         findings = [self._check_part(part) for part in self.release.parts]
         return [*findings, self._check_whole(findings)]
 
