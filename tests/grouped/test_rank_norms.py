@@ -407,3 +407,11 @@ def test_the_first_and_the_last_record_are_looked_for():
     rows[0, [7, 9]], rows[1, [3, 12]] = 5, 5
     assert space.ranks(mechanism.rate).tolist() == [[1, 10], [1, 10]]
     assert mechanism.measure(rows, SeededRandomness(1)).noisy.tolist() == [7, 9, 3, 12]
+
+
+def test_choices_are_numbered_group_after_group() -> None:
+    space = space_of(4, 2, 0, 3)
+    several = rank_space(
+        space.dataspace, Ball(1), space.outcome, space.blocks, ["1/4", "1/2", "3/4"]
+    )
+    assert (len(several.sizes), several.choices, several.shape) == (4, 3, (12,))

@@ -92,6 +92,7 @@ TESTS: dict[str, tuple[str, ...]] = {
         *("tests/grouped/test_exact_answers.py", "tests/linked/test_unit_promise.py"),
         *("tests/grouped/test_quantiles.py", "tests/grouped/test_intervals.py"),
         *("tests/test_several_records.py", "tests/linked/test_unit_statistics.py"),
+        *("tests/spec/test_vectors.py", "tests/grouped/test_regression.py"),
     ),
     "costs": (
         *("src/semidp/promise/sensitivity", "tests/laws/test_exchange_costs.py", "tests/products"),
