@@ -218,7 +218,7 @@ def test_a_mistyped_column_names_the_nearest(here: Semidp, tmp_path: Path) -> No
         (
             ("--levels", "sex=F,M"),
             "(--levels sex=a,b names all of them, in the letters and capitals of the data; codes of"
-            " missing values are --set na=NA,-9)",
+            " missing values are --set na=NA,-9; --where leaves out rows such as totals)",
         ),
         (
             ("--bins", "age=20,30", "--table", "sex,age"),

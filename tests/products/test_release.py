@@ -231,7 +231,7 @@ def test_an_audit_reads_the_claim_and_finds_missing_noise():
     less = {**product.residuals.sigma2, least: product.residuals.sigma2[least] * Fraction(9, 10)}
     wrong = replace(product, residuals=replace(product.residuals, sigma2=less))
     assert (
-        "less noise on some residual"
+        "less noise on a residual than its budget needs"
         in claims_of_release(replace(done, published=lambda: (wrong,)))[0].faults[0]
     )
 

@@ -199,7 +199,8 @@ def test_what_is_foreseen_of_an_outcome_is_what_comes_out() -> None:
     fitted = release.regressions[0].estimates[0]
     np.testing.assert_allclose([*regression["standard_errors"].values()], fitted.standard_errors)
     assert release.quantiles[0].facts["rank_error"] == median["rank_error"] > 0
-    assert release.distributions[0].analysis.band_widths.max() == distribution["band"] > 0
+    analysis = release.distributions[0].analysis
+    assert analysis.block_band_widths(None).max() == distribution["band"] > 0
 
 
 SETS = [["sex"], ["region"]]

@@ -268,7 +268,7 @@ LEVELS_OF_DEATH = {"died": ["Y", "N"]}
         (
             lambda: sd.release(
                 PATIENTS,
-                sd.odds_ratio_test("ward", "died"),
+                sd.publish.OddsRatioRequest("ward", "died"),
                 exact=["ward"],
                 levels=LEVELS_OF_DEATH,
                 null_level={"died": "unknown"},

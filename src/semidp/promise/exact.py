@@ -20,7 +20,8 @@ Number = int | float | str | Decimal | Fraction
 Real = TypeVar("Real", float, Fraction)
 
 _LONGEST_EXPONENT = 400  # "1e999999999" would otherwise allocate for ever
-_LARGEST = 10**300  # what is beyond floats cannot be shown
+# what is beyond floats cannot be shown
+_SMALLEST, _LARGEST = Fraction(1, 10**400), Fraction(10**300)
 # fractions of composed guarantees have hundreds; Python reads integers of at most 4,300
 _MOST_DIGITS = 4000
 _ROOT_BITS = 64  # of a square root that is no fraction
@@ -49,7 +50,7 @@ def exact(value: Number, name: str = "the number") -> Fraction:
             return Fraction(repr(float(value)))
     text = str(value).strip()
     number = _read_number(text)
-    if number is None or abs(number) > _LARGEST:
+    if number is None or (number and not _SMALLEST <= abs(number) <= _LARGEST):
         raise InputError(f"{name} must be a number such as 1, 0.1, 1/3 or 1e-9, not {text[:40]!r}")
     return number
 
