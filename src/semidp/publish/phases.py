@@ -86,9 +86,10 @@ def share_first_phase(
         if not is_ordered(asked, feature):
             pooled.append(name)
             continue
-        own = sensitivity_space(dataspace, adjacency, [name]).l2 / loss
-        touched = sum(name in pair for pair in pairs)
-        errors[name], most[name] = touched * own * size, touched * dataspace.n
+        noise = sensitivity_space(dataspace, adjacency, [name]).l2 / loss
+        if noise:  # none where the totals fix the column
+            touched = sum(name in pair for pair in pairs)
+            errors[name], most[name] = touched * noise * size, touched * dataspace.n
     of_pairs = 0.0
     for pair in pairs:
         rows, columns = (min(sizes[name], bins) for name in pair)
@@ -97,9 +98,9 @@ def share_first_phase(
     parts = dict.fromkeys(errors, 1.0)
     for _ in range(_ROUNDS):
         spread = {}
-        for name, error in errors.items():
-            within = 1 + error / (most[name] * math.sqrt(parts[name]))
-            spread[name] = (error / within**2) ** (2 / 3)
+        for name, of_levels in errors.items():
+            within = 1 + of_levels / (most[name] * math.sqrt(parts[name]))
+            spread[name] = (of_levels / within**2) ** (2 / 3)
         total = of_pairs ** (2 / 3) + sum(spread.values())
         parts = {name: part / total for name, part in spread.items()}
     # Rounded down: the pairs always keep something.

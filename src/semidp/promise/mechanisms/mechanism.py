@@ -489,4 +489,4 @@ def largest(holds: Callable[[Fraction], bool]) -> Fraction:
 
 def cell_weights(weights: ArrayLike, space: QuerySpace) -> NDArray[np.float64]:
     """Return weights as an array of the space's shape."""
-    return space.check_shape(weights).astype(np.float64)
+    return space.check_shape(weights).astype(np.float64, copy=False)
