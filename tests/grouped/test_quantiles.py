@@ -39,6 +39,7 @@ from semidp.promise.schema.schema import Schema, Table
 from semidp.promise.sensitivity.outcome_spaces import outcome_exchange
 from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.dataspace import Dataspace, Margin
+from semidp.promise.spaces.protection import Protection
 from semidp.promise.tradeoff.budget import Budget
 from semidp.promise.tradeoff.smooth import Gaussian
 from semidp.publish.plan import Plan
@@ -431,6 +432,49 @@ def test_ranks_are_whole_and_groups_that_are_too_small_have_open_intervals() -> 
             mechanism.measure(bad)
     with pytest.raises(InputError, match="no noise is added"):
         mechanism.noise(SeededRandomness(1))
+
+
+@pytest.mark.parametrize(
+    ("size", "most", "q", "level", "steps", "rate", "sampling"),
+    [
+        (400, 1, "1/2", "0.9", 100, "3/4", False),
+        (401, 1, "1/3", "0.95", 1000, "1/5", False),
+        (90, 1, "1/10", "0.5", 2, "5", False),
+        (400, 1, "1/2", "0.9", 100, "3/4", True),
+        (401, 3, "1/4", "0.95", 50, "2", True),
+        (95, 2, "9/10", "0.8", 30, "1", True),
+        (12, 5, "1/2", "0.9", 10, "1", True),
+        (1, 1, "1/2", "0.9", 10, "1", True),
+    ],
+)
+def test_the_ends_of_an_interval_look_for_ranks_by_their_definition(
+    size: int, most: int, q: str, level: str, steps: int, rate: str, sampling: bool
+) -> None:
+    """Written without the package: as many ranks apart as leave each end its share of what may be
+    missed, and the order statistics that hold the quantile of a population.
+    """
+    public, outcome = world(size, 2 * size), Outcome("y", 0, 1, steps)
+    people = Ball(2 * most, Protection("patient", most) if most > 1 else None)
+    space = rank_space(public, people, outcome, [WARD], [q], level=level, sampling=sampling)
+    share = (1 - Fraction(level)) / (4 if sampling else 2)
+    apart = next(t for t in range(1000) if steps * math.exp(-Fraction(rate) * (t + 1)) <= share)
+    assert space.interval_rank_offset(Fraction(rate), Fraction(level)) == apart
+    for n, found in zip((size, 2 * size), space.ranks(Fraction(rate)).tolist(), strict=True):
+        p, middle = Fraction(q), max(1, math.ceil(Fraction(q) * n))
+        low = high = middle
+        if sampling:
+            persons = max(1, n // most)  # at worst the records of a person are alike
+            below = list(
+                itertools.accumulate(
+                    math.comb(persons, k) * p**k * (1 - p) ** (persons - k)
+                    for k in range(persons + 1)
+                )
+            )
+            fewest = next(k for k, chance in enumerate(below) if chance >= share)
+            highest = next(k for k, chance in enumerate(below) if chance >= 1 - share)
+            low = math.floor(Fraction(fewest * n, persons))
+            high = math.ceil(Fraction(highest * n, persons)) + 1
+        assert found == [middle, max(low - apart, 0), min(high + apart, n + 1)]
 
 
 def test_a_choice_is_seldom_farther_off_than_is_said() -> None:

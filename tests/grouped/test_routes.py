@@ -247,6 +247,26 @@ def test_combinations_are_checked() -> None:
         moment_space(public, Ball(2), OUTCOME, design, [["1/2", 0, 0]])
 
 
+@pytest.mark.parametrize(
+    ("combination", "gives_all"),
+    [
+        ([], True),
+        ([[1, 0, 0], [0, 1, 0], [0, 0, 1]], True),
+        ([[1, 1, 0], [0, 1, 1], [1, 0, 1]], True),
+        ([[1, 0, 0], [0, 1, 0]], False),  # fewer than columns
+        ([[1, 0, 0], [0, 1, 0], [1, 1, 0]], False),  # two of them give the third
+        ([[1, 0, 0], [0, 1, 0], [0, 0, 1], [1, 1, 1]], False),  # more than columns
+        ([[1, 0, 0], [1, 0, 0], [2, 0, 0], [3, 0, 0]], False),
+    ],
+)
+def test_recorded_combinations_must_give_the_columns(
+    combination: list[list[int]], gives_all: bool
+) -> None:
+    public, _ = world(2, 2)
+    design = Design.from_schema(public.schema, ["A", "B"])
+    assert moment_space(public, Ball(2), OUTCOME, design, combination).regular == gives_all
+
+
 def test_logistic_fits_are_the_same_for_any_coding() -> None:
     public, _ = world(2, 3)
     ones = np.random.default_rng(2).binomial(public.value(Margin("A", "B")).counts, 0.3)
