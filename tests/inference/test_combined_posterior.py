@@ -13,9 +13,9 @@ import pytest
 from semidp import Budget, Feature, Plan, combine, run
 from semidp.cli._program import run as command
 from semidp.errors import Refused
-from semidp.inference.lattice_chains import EntryLikelihood
+from semidp.inference.lattice_chains import EntryLikelihood, FollowedSums
 from semidp.inference.likelihoods import NoisyCounts, SummedNoise, noisy_counts
-from semidp.inference.markov import _FollowedSums, posterior
+from semidp.inference.markov import posterior
 from semidp.present.release import Release
 from semidp.promise.noise.distributions import DiscreteGaussian, DiscreteLaplace
 from semidp.promise.noise.randomness import SeededRandomness
@@ -166,16 +166,29 @@ def test_the_noise_of_a_sum_is_the_convolution_of_its_cells() -> None:
     assert wide.pmf(np.array([30_000]))[0] == 0
 
 
-def test_gains_of_moves_are_differences_of_likelihoods() -> None:
+PAIRS = np.array([[1, 1, 0, 0, 0, 0], [0, 0, 1, 1, 0, 0]])
+MATRICES = {
+    "few numbers": PAIRS,
+    "numbers of few cells": np.concatenate([np.kron(np.eye(5, dtype=int), PAIRS[:, :4])] * 2)[
+        :, :6
+    ],
+    "weights": np.random.default_rng(2).integers(-2, 3, (9, 6)),
+}
+
+
+@pytest.mark.parametrize("name", MATRICES)
+def test_gains_of_moves_are_differences_of_likelihoods(name: str) -> None:
     """Sums of cells are followed move by move: also where two cells of a move are in one sum, or
     in none.
     """
-    matrix = np.array([[1, 1, 0, 0, 0, 0], [0, 0, 1, 1, 0, 0]])
-    law = DiscreteGaussian(9)
-    likelihood = EntryLikelihood(matrix, np.array([3, -2]), (law,), np.zeros(2, dtype=np.intp))
+    matrix = MATRICES[name]
+    law, which = DiscreteGaussian(9), np.zeros(len(matrix), dtype=np.intp)
     source = np.random.default_rng(1)
+    likelihood = EntryLikelihood(matrix, source.integers(-3, 9, len(matrix)), (law,), which)
     tables = source.integers(0, 9, (50, 6))
-    sums = _FollowedSums(likelihood, tables)
+    sums = FollowedSums(likelihood, tables)
+    seen, _ = likelihood.find_changes(np.zeros((1, 4), dtype=int), np.ones(4))
+    assert (seen.shape[1] < len(matrix)) is (name == "numbers of few cells")
     every = np.arange(50)
     compared = 0
     for _ in range(40):

@@ -11,7 +11,12 @@ import pytest
 
 from semidp import Budget, Feature, Plan, StructuralZero, Table, run
 from semidp.errors import Refused
-from semidp.inference.lattice_chains import EntryLikelihood, LatticeChains, open_differences
+from semidp.inference.lattice_chains import (
+    Chains,
+    EntryLikelihood,
+    difference_moves,
+    open_differences,
+)
 from semidp.inference.likelihoods import join_likelihoods, noisy_counts
 from semidp.inference.markov import mixing, posterior, run_chains
 from semidp.inference.measured import Measured, measured_table
@@ -167,7 +172,8 @@ def test_differences_that_miss_a_direction_are_caught_and_negative_counts_connec
     )
     differences = tuple(open_differences((1, 1), [(1, 0), (0, 1)]))
     assert differences == ((1, 1),)
-    chains = LatticeChains(grid.chains, differences, possible, likelihood, 1.0)
+    moves = difference_moves(grid.chains, differences)
+    chains = Chains(grid.shape, moves, likelihood, 1.0, possible)
     draws, state = run_chains(chains, table, np.random.default_rng(1))
     assert state.is_mixed
     seen = {tuple(row) for row in draws.reshape(-1, 9).tolist()}
@@ -176,7 +182,7 @@ def test_differences_that_miss_a_direction_are_caught_and_negative_counts_connec
     truth = 1 / (1 + math.exp(-6 / 8))
     assert abs(share - truth) <= 5 * math.sqrt(truth * (1 - truth) / state.size)
     # The twin: with a price that nobody pays, chains stay where they are, and are refused.
-    stuck = LatticeChains(grid.chains, differences, possible, likelihood, 1.0)
+    stuck = Chains(grid.shape, moves, likelihood, 1.0, possible)
     stuck.__dict__["price"] = 1e9
     starts = np.stack([table, other] * 32)
     _, kept = stuck.run(starts, 2000, np.random.default_rng(1), keep=100)
@@ -191,9 +197,8 @@ def test_chains_that_hold_no_possible_table_give_nothing() -> None:
         (DiscreteGaussian(1),),
         np.zeros(4, int),
     )
-    chains = LatticeChains(
-        Grid.flat((2, 2)).chains, ((1, 1),), np.zeros(4, dtype=bool), likelihood, 1.0
-    )
+    moves = difference_moves(Grid.flat((2, 2)).chains, ((1, 1),))
+    chains = Chains((2, 2), moves, likelihood, 1.0, np.zeros(4, dtype=bool))
     start = np.array([1, 0, 0, 1])
     _, kept = chains.run(np.stack([start] * 4), 50, np.random.default_rng(1), keep=10)
     assert kept is None

@@ -10,34 +10,20 @@ import scipy
 
 from semidp.inference.lattice_chains import (
     EntryLikelihood,
-    LatticeChains,
     ListedCells,
     ParallelMoves,
     count_rounds,
+    difference_moves,
     drawn_lines,
     open_differences,
     sample_steps,
 )
-from semidp.inference.markov import Chains, swaps
+from semidp.inference.markov import swap_moves
 from semidp.promise.noise.distributions import DiscreteGaussian
 from semidp.promise.schema.margins import Chain
 
 FALSE_ALARM = 1e-6
 """How often a right sampler fails a test of its law."""
-
-
-def chains_with(shape: tuple[int, ...], margins: list[list[int]]) -> Chains:
-    named = {axis for margin in margins for axis in margin}
-    free = tuple(axis for axis in range(len(shape)) if axis not in named)
-    return Chains(
-        shape, tuple(swaps(len(shape), margins)), free, lambda counts, cells: 0.0 * counts, 1.0
-    )
-
-
-def measured_cells(cells: int) -> EntryLikelihood:
-    unit = np.eye(cells, dtype=np.int64)
-    noisy = np.zeros(cells, dtype=np.int64)
-    return EntryLikelihood(unit, noisy, (DiscreteGaussian(4),), np.zeros(cells, dtype=np.intp))
 
 
 @pytest.mark.parametrize(
@@ -47,9 +33,8 @@ def measured_cells(cells: int) -> EntryLikelihood:
 def test_lines_of_swaps_share_no_cell_and_keep_totals(
     shape: tuple[int, ...], margins: list[list[int]]
 ) -> None:
-    chains = chains_with(shape, margins)
     source = np.random.default_rng(1)
-    for moves in chains.moves:
+    for moves in swap_moves(shape, margins):
         lines = moves.lines(20, source)
         assert lines.shape[1] == moves.count > 0
         for places in lines:
@@ -65,10 +50,8 @@ def test_lines_of_swaps_share_no_cell_and_keep_totals(
 def test_lines_compare_every_pair_of_siblings_and_no_others() -> None:
     """Districts within counties of one, two and three districts, by two levels."""
     county = Chain(6, ((0, 1, 3), (0, 1, 2, 3, 4, 5)))
-    shape = (county, Chain.flat(2))
-    differences = tuple(open_differences((2, 1), [(1, 1), (2, 0)]))
-    chains = LatticeChains(shape, differences, np.ones(12, bool), measured_cells(12), 1.0)
-    (moves,) = chains.moves
+    differences = open_differences((2, 1), [(1, 1), (2, 0)])
+    (moves,) = difference_moves((county, Chain.flat(2)), differences)
     pairs = set()
     for line in moves.lines(200, np.random.default_rng(1)).reshape(-1, 4):
         pairs.add(tuple(sorted(set((line // 2).tolist()))))
@@ -77,17 +60,17 @@ def test_lines_compare_every_pair_of_siblings_and_no_others() -> None:
 
 
 def test_a_feature_of_one_level_leaves_no_lines() -> None:
-    assert chains_with((1, 3), [[0], [1]]).is_fixed
-    assert not chains_with((2, 3), [[0], [1]]).is_fixed
+    assert not swap_moves((1, 3), [[0], [1]])
+    assert swap_moves((2, 3), [[0], [1]])
 
 
 @pytest.mark.parametrize("at_once", [True, False])
 def test_rounds_follow_as_many_lines_as_steps_are_asked_for(at_once: bool) -> None:
-    chains = chains_with((4, 2, 3), [[0], [1], [2]])
+    kinds = swap_moves((4, 2, 3), [[0], [1], [2]])
     source = np.random.default_rng(1)
-    rounds = count_rounds(chains.moves, 4000) if at_once else 4000
+    rounds = count_rounds(kinds, 4000) if at_once else 4000
     lines = 0
-    for places, signs in drawn_lines(chains.moves, rounds, 2, source, at_once=at_once):
+    for places, signs in drawn_lines(kinds, rounds, 2, source, at_once=at_once):
         assert places.shape[0] == 2
         assert places.shape[2] == len(signs)
         lines += places.shape[1]
@@ -170,27 +153,27 @@ def test_what_is_listed_is_what_is_computed() -> None:
 
 
 def test_cells_measured_one_by_one_are_told_from_sums() -> None:
-    """Only then lines are followed at the same time; the likelihood of a table is the sum over its
+    """Only they are followed at the same time; what they say of a table is the sum over its
     cells.
     """
     law = DiscreteGaussian(9)
-    # Two numbers of the first cell, one of the second with weight 2, none of the third.
-    matrix = np.array([[1, 0, 0], [1, 0, 0], [0, 2, 0]])
-    single = EntryLikelihood(matrix, np.array([3, 5, 4]), (law,), np.zeros(3, dtype=np.intp))
-    assert single.cell_by_cell
+    # Two numbers of the first cell, one of the second with weight 2, none of the third; and a sum.
+    matrix = np.array([[1, 0, 0], [1, 0, 0], [1, 1, 0], [0, 2, 0]])
+    likelihood = EntryLikelihood(matrix, np.array([3, 5, 8, 4]), (law,), np.zeros(4, dtype=np.intp))
+    single, summed = likelihood.split()
+    assert single.noisy.tolist() == [3, 5, 4]
+    assert summed.noisy.tolist() == [8]
     tables = np.random.default_rng(1).integers(0, 90, (40, 3))
     cells = np.broadcast_to(np.arange(3), tables.shape)
     whole = single.evaluate(single.errors(tables))
     np.testing.assert_allclose(single.of_cells(tables, cells).sum(axis=1), whole)
     assert not single.of_cells(tables, cells)[:, 2].any()
-    summed = EntryLikelihood(
-        np.array([[1, 1, 0]]), np.array([3]), (law,), np.zeros(1, dtype=np.intp)
-    )
-    assert not summed.cell_by_cell
+    both = whole + summed.evaluate(summed.errors(tables))
+    np.testing.assert_allclose(likelihood.evaluate(likelihood.errors(tables)), both)
 
 
 def test_lines_of_one_chain_are_drawn_alone_where_sums_were_measured() -> None:
-    (moves,) = chains_with((2, 6), [[0], [1]]).moves
+    (moves,) = swap_moves((2, 6), [[0], [1]])
     assert isinstance(moves, ParallelMoves)
     assert moves.count == 3
     lines = moves.one_line(600, np.random.default_rng(1))

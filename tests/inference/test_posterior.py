@@ -5,23 +5,24 @@ have not mixed.
 import itertools
 import math
 from collections.abc import Iterable
+from fractions import Fraction
 
 import numpy as np
 import pytest
 
 from semidp import Budget, Feature, Plan, run
 from semidp.errors import InputError, Refused
+from semidp.inference.lattice_chains import Chains, EntryLikelihood, ParallelMoves, Siblings
 from semidp.inference.likelihoods import noisy_counts
 from semidp.inference.markov import (
-    Chains,
     Mixing,
-    RecordSwap,
     mixing,
     posterior,
     run_chains,
     shortest_intervals,
-    swaps,
+    swap_moves,
 )
+from semidp.promise.noise.distributions import DiscreteGaussian
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.publish import TableRequest
 
@@ -54,15 +55,10 @@ def tables_like(table: np.ndarray, margins: Iterable[Iterable[int]]) -> np.ndarr
 def chains_of(
     table: np.ndarray, margins: list[list[int]], noisy: np.ndarray, sigma: float
 ) -> Chains:
-    free = tuple(
-        axis for axis in range(table.ndim) if not any(axis in margin for margin in margins)
-    )
-    flat = noisy.ravel()
-
-    def law(counts: np.ndarray, cells: np.ndarray) -> np.ndarray:
-        return -((flat[cells] - counts) ** 2) / (2 * sigma**2)
-
-    return Chains(table.shape, tuple(swaps(table.ndim, margins)), free, law, sigma)
+    law, which = DiscreteGaussian(Fraction(sigma) ** 2), np.zeros(table.size, dtype=np.intp)
+    unit = np.eye(table.size, dtype=np.int64)
+    likelihood = EntryLikelihood(unit, noisy.ravel(), (law,), which)
+    return Chains(table.shape, swap_moves(table.shape, margins), likelihood, sigma)
 
 
 @pytest.mark.few(1)
@@ -100,7 +96,9 @@ def test_moves_that_do_not_connect_the_tables_are_caught() -> None:
     """
     table, margins = SPACES["three one-way"]
     good = chains_of(table, margins, table, 1.5)
-    bad = Chains(table.shape, (RecordSwap((0,), (1,)),), (), good.log_law, 1.5)
+    first, third = (Siblings(np.array([0, place]), np.zeros(2, dtype=int)) for place in (4, 1))
+    swap = ParallelMoves((first, third), np.array([0, 2]))
+    bad = Chains(table.shape, (swap,), good.likelihood, 1.5)
     source = np.random.default_rng(3)
     _, right = run_chains(good, table.ravel(), source, 12_000)
     starts = np.stack([table.ravel(), tables_like(table, margins)[0]] * 32)
@@ -163,9 +161,8 @@ def test_a_release_has_the_posterior_of_its_own_noise(mechanism: str, budget: Bu
     assert (np.abs(answer.mean.ravel() - mean) <= error).all()
     held = (every >= answer.low.ravel() - 1e-9) & (every <= answer.high.ravel() + 1e-9)
     assert (weights @ held >= 0.9 - 0.02).all()
-    cells = np.arange(6)
-    law = noisy_counts(release)[0].log_law(release.tables[0].schema)
-    logs = law(every, np.broadcast_to(cells, every.shape)).sum(axis=1)
+    likelihood = noisy_counts(release)[0].entries(release.tables[0].schema)
+    logs = likelihood.evaluate(likelihood.errors(every))
     np.testing.assert_allclose(
         np.exp(logs - logs.max()), chance / chance.max(), rtol=1e-6, atol=1e-12
     )

@@ -1,20 +1,21 @@
-"""Chains on the tables with exact totals of any shape: circles, structural zeros, nested features,
-noise on residuals; and their moves, many at a time.
+"""Chains on the tables with given exact totals, their moves, many at a time, and the likelihood of
+what was measured.
 
 A line adds k to some cells and takes k from others, so that exact totals stay; lines that share no
-cell move together. Moves that keep totals in a circle do not connect the tables without negative
-counts. Here chains may pass through tables with negative counts, or counts in impossible cells, at
-a price; only tables without any are kept. What makes a table likely is the business of `markov`.
+cell move together. With totals in a circle, structural zeros, nested features or noise on residuals
+chains may pass through tables with negative counts, or counts in impossible cells, at a price; only
+tables without any are kept. What a release measured of a table is the business of `likelihoods`.
 """
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 
 from semidp.errors import Refused
@@ -362,15 +363,32 @@ class EntryLikelihood:
         The laws of the noise, and for each number which it has.
     """
 
-    matrix: Counts = field(repr=False)
+    matrix: Any = field(repr=False)
     noisy: Counts = field(repr=False)
     laws: tuple[NoiseLaw, ...] = field(repr=False)
     which: NDArray[np.intp] = field(repr=False)
 
     @cached_property
+    def weights(self) -> scipy.sparse.csr_array:
+        """The weights, without the zeros: most numbers are measured of few cells."""
+        weights = scipy.sparse.csr_array(self.matrix)
+        weights.eliminate_zeros()
+        return weights
+
+    @cached_property
     def columns(self) -> Counts:
         """The weights of each cell, (cells, numbers)."""
-        return np.ascontiguousarray(self.matrix.T)
+        return np.ascontiguousarray(self.weights.T.toarray())
+
+    def split(self) -> "tuple[EntryLikelihood, EntryLikelihood]":
+        """Return the numbers that were measured of one cell, and those of sums of several."""
+        single = np.diff(self.weights.indptr) <= 1
+        return self._select(np.flatnonzero(single)), self._select(np.flatnonzero(~single))
+
+    def _select(self, numbers: Places) -> "EntryLikelihood":
+        return EntryLikelihood(
+            self.weights[numbers], self.noisy[numbers], self.laws, self.which[numbers]
+        )
 
     @cached_property
     def log_laws(self) -> Floats:
@@ -404,35 +422,31 @@ class EntryLikelihood:
         return np.asarray(self.log_laws[:, -1] - self.log_laws[:, -2])
 
     @cached_property
-    def cell_by_cell(self) -> bool:
-        """Whether every number is measured of one cell: then the cells of a table are
-        independent.
-        """
-        return bool(((self.matrix != 0).sum(axis=1) <= 1).all())
-
-    @cached_property
     def cell_numbers(self) -> tuple[Places, Counts]:
         """For each cell the numbers that have a weight on it, and their weights, (cells, most
         numbers of a cell).
 
         Cells with fewer numbers than others have some with weight 0.
         """
-        concerned = self.columns != 0
-        most = int(concerned.sum(axis=1).max(initial=0))
-        numbers = np.argsort(~concerned, axis=1, kind="stable")[:, :most]
-        return numbers, np.take_along_axis(self.columns, numbers, axis=1)
+        by_cell = self.weights.tocsc()
+        counts = np.diff(by_cell.indptr)
+        listed = np.arange(int(counts.max(initial=0)))
+        is_listed = listed < counts[:, None]
+        places = np.where(is_listed, by_cell.indptr[:-1, None] + listed, 0)
+        numbers = by_cell.indices[places].astype(np.intp)
+        return numbers, np.where(is_listed, by_cell.data[places], 0).astype(np.int64)
 
     def errors(self, tables: Counts) -> Counts:
         """What the noise was if these were the tables, one row a table."""
-        return np.asarray(self.noisy - tables @ self.columns)
+        return np.asarray(self.noisy - (self.weights @ tables.T).T)
 
     def evaluate(self, errors: Counts) -> Floats:
         """Log-likelihoods of such noise, up to a constant."""
         return np.asarray(self.logs(errors, np.arange(len(self.noisy))).sum(axis=-1))
 
     def of_cells(self, counts: Counts, cells: Places) -> Floats:
-        """Log-likelihoods of counts in cells, each by itself, up to a constant; see
-        `cell_by_cell`.
+        """Log-likelihoods of counts in cells, each by itself, up to a constant; for numbers that
+        were measured of one cell.
         """
         numbers, weights = self.cell_numbers
         numbers, weights = numbers[cells], weights[cells]
@@ -448,55 +462,101 @@ class EntryLikelihood:
         beyond = np.maximum(sizes - last, 0)
         return np.asarray(near + self.slopes[law] * beyond)
 
+    def find_changes(self, cells: Places, signs: Counts) -> tuple[Places, Counts]:
+        """Return the numbers that lines change, (lines, numbers), and what one step adds to each.
 
-@dataclass(eq=False)
-class _ChainState:
-    """State of all chains: tables, what the noise would be, its log-likelihood, and the excess of
-    impossible counts.
-    """
+        Parameters
+        ----------
+        cells, signs
+            The cells of each line, (lines, cells of a line), and how they change.
+        """
+        numbers, weights = self.cell_numbers
+        if cells.shape[1] * numbers.shape[1] >= len(self.noisy):
+            every = np.broadcast_to(np.arange(len(self.noisy)), (len(cells), len(self.noisy)))
+            return every, np.einsum("c,ncm->nm", signs, self.columns[cells])
+        seen = numbers[cells].reshape(len(cells), -1)
+        steps = (weights[cells] * signs[:, None]).reshape(seen.shape)
+        same = seen[:, :, None] == seen[:, None, :]
+        # A number that several of the cells are in counts once, by the first of them.
+        is_first = same.argmax(axis=2) == np.arange(seen.shape[1])
+        return seen, np.where(is_first, (same * steps[:, None, :]).sum(axis=2), 0)
 
-    tables: Counts
-    errors: Counts
-    logs: Floats
-    excess: Counts
 
-
-@dataclass(frozen=True, eq=False)
-class LatticeChains:
-    """Chains on all tables of whole numbers with given totals, negative counts at a
-    price.
-
-    The law is ``likelihood · exp(-price · v)``, v the sum of what is negative or impossible. It is
-    positive on every table of whole numbers with the totals. Differences at the least open depths
-    generate all of them: products of ``e_l - e_first`` along trees are a basis of all tables, a
-    margin is one-to-one on those that it sees, and every other one is a sum of differences at least
-    depths. So the chains reach every table, whatever the totals are, and the tables with v = 0
-    among theirs have the posterior under a uniform prior.
+class FollowedSums:
+    """Measured sums of cells while chains move, one line each: what their noise would be in each
+    table.
 
     Parameters
     ----------
-    chains
-        The depths of each feature.
-    differences
-        The least open depths.
-    possible
-        The cells that may hold records, flat.
+    likelihood
+        What was measured.
+    tables
+        Where the chains are.
+    """
+
+    def __init__(self, likelihood: EntryLikelihood, tables: Counts) -> None:
+        self._likelihood = likelihood
+        self._errors = likelihood.errors(tables)
+        self._rows = np.arange(len(tables))[:, None]
+
+    def gain(self, cells: Places, signs: Counts) -> Gain:
+        """How much more likely each table becomes when a line is followed: its cells and the signs
+        by which they change.
+        """
+        self._numbers, self._along = self._likelihood.find_changes(cells, signs)
+        numbers, along = self._numbers, self._along
+        before = self._errors[self._rows, numbers]
+        present = self._likelihood.logs(before, numbers)
+
+        def gain(amounts: Counts, lines: Places) -> Floats:
+            after = before[lines] - amounts[..., None] * along[lines]
+            more = self._likelihood.logs(after, numbers[lines]) - present[lines]
+            return np.asarray((more * (along[lines] != 0)).sum(axis=-1))
+
+        return gain
+
+    def move(self, amounts: Counts) -> None:
+        """Follow the lines that were asked for last so far."""
+        np.add.at(self._errors, (self._rows, self._numbers), -amounts[:, None] * self._along)
+
+
+@dataclass(frozen=True, eq=False)
+class Chains:
+    """Chains on the tables with given totals, by slice sampling along lines.
+
+    A step follows a line k times: it exchanges the levels of k pairs of records, or moves k records
+    along an axis of no total. Which cells change does not depend on the table; k is drawn from the
+    slice of those whose likelihood exceeds a random share of the present one (Neal, 2003). So the
+    chains have the posterior under a uniform prior on the tables as their law.
+
+    Where totals are not decomposable, such moves do not connect the tables without negative counts.
+    Then the law is ``likelihood · exp(-price · v)``, v the sum of what is negative or impossible.
+    It is positive on every table of whole numbers with the totals. Differences at the least open
+    depths generate all of them: products of ``e_l - e_first`` along trees are a basis of all
+    tables, a margin is one-to-one on those that it sees, and every other one is a sum of
+    differences at least depths. So the chains reach every table, whatever the totals are, and the
+    tables with v = 0 among theirs have the posterior.
+
+    Parameters
+    ----------
+    shape
+        Of the table.
+    moves
+        Lines that keep the totals.
     likelihood
         What was measured.
     reach
-        A typical error of a cell: steps are looked for up to a few times as far away.
+        A typical error of a cell: k is looked for up to a few times as far away.
+    possible
+        The cells that may hold records, flat, for chains that pass other tables at a price; None
+        for those that never do.
     """
 
-    chains: tuple[Chain, ...]
-    differences: tuple[View, ...]
-    possible: NDArray[np.bool_] = field(repr=False)
-    likelihood: EntryLikelihood = field(repr=False)
+    shape: tuple[int, ...]
+    moves: tuple[ParallelMoves, ...]
+    likelihood: EntryLikelihood
     reach: float
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The leaves of each feature."""
-        return tuple(chain.leaves for chain in self.chains)
+    possible: NDArray[np.bool_] | None = field(default=None, repr=False)
 
     @property
     def is_fixed(self) -> bool:
@@ -504,28 +564,11 @@ class LatticeChains:
         return not self.moves
 
     @cached_property
-    def moves(self) -> tuple[ParallelMoves, ...]:
-        """Lines of every difference that two levels have."""
-        every = [self._moves(view) for view in self.differences]
-        return tuple(moves for moves in every if moves.count)
-
-    def _moves(self, view: View) -> ParallelMoves:
-        """Lines of a difference: two levels of each feature that it compares, which agree one depth
-        above.
-        """
-        compared = []
-        for axis in list_axes(view):
-            family = self.chains[axis].find_leaf_ancestors(view[axis] - 1)
-            compared.append(Siblings(level_offsets(self.shape, [axis]), np.asarray(family)))
-        free_axes = [axis for axis in range(len(self.shape)) if not view[axis]]
-        return ParallelMoves(tuple(compared), level_offsets(self.shape, free_axes))
-
-    @cached_property
     def price(self) -> float:
         """What a negative count costs: more where there are many cells that may be negative at the
         same time.
         """
-        return 0.5 + math.log(len(self.possible)) / 2
+        return 0.5 + math.log(math.prod(self.shape)) / 2
 
     def run(
         self,
@@ -541,108 +584,113 @@ class LatticeChains:
 
         Lines that share no cell are followed at the same time where cells were measured one by one:
         each of them is a step. None in place of the tables where some chain has held too few. With
-        `flat` there is no likelihood.
+        `flat`, every table is as likely as any other: for starts that are far apart.
         """
-        state = self._start(tables, flat)
-        count, cells = tables.shape
-        at_once = self.likelihood.cell_by_cell or flat
-        rounds = count_rounds(self.moves, steps) if at_once else steps
-        law = self._list_cells(tables, flat)
-        kept = np.zeros((keep, count, cells), dtype=np.int64)
+        current = tables.copy()
+        count, size = tables.shape
+        cells, sums = self.likelihood.split()
+        followed = FollowedSums(sums, current) if len(sums.noisy) and not flat else None
+        rounds = steps if followed is not None else count_rounds(self.moves, steps)
+        law = self._list_cells(tables, None if flat else cells)
+        excess = self._excess(current, np.broadcast_to(np.arange(size), current.shape)).sum(axis=1)
+        kept = np.zeros((keep, count, size), dtype=np.int64)
         held = np.zeros(count, dtype=np.int64)
         every = max(1, rounds // keep) if keep else 0
         most = rounds * (_MOST_WAIT if keep else 1)
-        for places, signs in drawn_lines(self.moves, most, count, source, at_once=at_once):
-            if at_once:
-                self._all_lines(state, places, signs, law, source)
-            else:
-                self._one_line(state, places[:, 0], signs, source)
+        drawn = drawn_lines(self.moves, most, count, source, at_once=followed is None)
+        for places, signs in drawn:
+            excess += self._move(current, places, signs, law, followed, source)
             if keep:
                 # Only rounds at possible tables count: watched there, the chains are Markov chains
                 # too.
-                at = state.excess == 0
+                at = excess == 0
                 held += at
                 due = np.flatnonzero(at & (held % every == 0) & (held <= keep * every))
-                kept[held[due] // every - 1, due] = state.tables[due]
+                kept[held[due] // every - 1, due] = current[due]
                 if (held >= keep * every).all():
                     break
-        if keep and not (held >= keep * every).all():
-            return state.tables, None
-        return state.tables, kept
+        return current, kept if (held >= keep * every).all() else None
 
-    def _start(self, tables: Counts, flat: bool) -> "_ChainState":
-        errors = self.likelihood.errors(tables)
-        logs = np.zeros(len(tables)) if flat else self.likelihood.evaluate(errors)
-        every_cell = np.broadcast_to(np.arange(tables.shape[1]), tables.shape)
-        excess = self._excess(tables, every_cell).sum(axis=1)
-        return _ChainState(tables.copy(), errors, logs, excess)
-
-    def _all_lines(
+    def _move(
         self,
-        state: "_ChainState",
+        current: Counts,
         places: Places,
         signs: Counts,
-        law: ListedCells,
+        law: "ListedCells",
+        followed: FollowedSums | None,
         source: np.random.Generator,
-    ) -> None:
-        """Follow lines that share no cell, each as far as its slice says.
+    ) -> Counts:
+        """Change the cells of lines by k times their signs; return how much more of each table is
+        impossible. With sums there is one line a table.
 
-        The law of a table is a product over its cells, so that no line changes what another one
-        gains. Errors and log-likelihoods of the state are not kept up.
+        The law of the cells is a product, so that no line changes what another one gains.
         """
-        count = len(state.tables)
+        chains = len(current)
         cells = places.reshape(-1, len(signs))
-        before = np.take_along_axis(state.tables, places.reshape(count, -1), axis=1)
+        before = np.take_along_axis(current, places.reshape(chains, -1), axis=1)
         before = before.reshape(cells.shape)
-        far = np.full(len(cells), _ANYWHERE)
-        gain = law.gain(cells, before, signs)
-        amounts = sample_steps(gain, (-far, far), self.reach, source)
-        after = before + amounts[:, None] * signs
-        paid = self._excess(after, cells) - self._excess(before, cells)
-        state.excess = state.excess + paid.reshape(count, -1).sum(axis=1)
-        np.put_along_axis(state.tables, places.reshape(count, -1), after.reshape(count, -1), axis=1)
+        gains = [law.gain(cells, before, signs)]
+        if followed is not None:
+            gains.append(followed.gain(cells, signs))
 
-    def _list_cells(self, tables: Counts, flat: bool) -> ListedCells:
-        """What counts are worth where cells were measured one by one: likelihood and price."""
+        def gain(amounts: Counts, lines: Places) -> Floats:
+            first, *others = (each(amounts, lines) for each in gains)
+            return sum(others, first)
+
+        far = np.full(len(cells), _ANYWHERE)
+        room = (-far, far)
+        if self.possible is None:
+            # So many records can leave the cells that lose some, one way and the other.
+            room = (-before[:, signs > 0].min(axis=1), before[:, signs < 0].min(axis=1))
+        amounts = sample_steps(gain, room, self.reach, source)
+        if followed is not None:
+            followed.move(amounts)
+        after = before + amounts[:, None] * signs
+        np.put_along_axis(current, places.reshape(chains, -1), after.reshape(chains, -1), axis=1)
+        paid = self._excess(after, cells) - self._excess(before, cells)
+        return np.asarray(paid.reshape(chains, -1).sum(axis=1))
+
+    def _list_cells(self, tables: Counts, likelihood: EntryLikelihood | None) -> "ListedCells":
+        """What counts are worth in single cells: likelihood and price."""
 
         def law(counts: Counts, cells: Counts) -> Floats:
             price: Floats = np.asarray(-self.price * self._excess(counts, cells))
-            return price if flat else price + self.likelihood.of_cells(counts, cells)
+            return price if likelihood is None else price + likelihood.of_cells(counts, cells)
 
+        largest = int(tables.sum(axis=1).max())
+        if self.possible is None:
+            return ListedCells(law, tables.shape[1], (0, largest))
         # Hardly any count is much below 0 or above the number of records.
-        span = (-_OVER, int(tables.sum(axis=1).max()) + _OVER)
+        span = (-_OVER, largest + _OVER)
         return ListedCells(law, tables.shape[1], span, window_length(self.reach))
-
-    def _one_line(
-        self, state: "_ChainState", cells: Places, signs: Counts, source: np.random.Generator
-    ) -> None:
-        """Follow one line of each chain, as far as its slice says."""
-        count = len(state.tables)
-        before = np.take_along_axis(state.tables, cells, axis=1)
-        held = self._excess(before, cells).sum(axis=1)
-        # What one step along the line adds to each measured number.
-        along = np.einsum("c,ncm->nm", signs, self.likelihood.columns[cells])
-
-        def paid(amounts: Counts, lines: Places) -> Counts:
-            after = before[lines] + amounts[..., None] * signs
-            return np.asarray(self._excess(after, cells[lines]).sum(axis=-1) - held[lines])
-
-        def likelihoods(amounts: Counts, lines: Places) -> Floats:
-            return self.likelihood.evaluate(state.errors[lines] - amounts[..., None] * along[lines])
-
-        def gain(amounts: Counts, lines: Places) -> Floats:
-            more = likelihoods(amounts, lines) - state.logs[lines]
-            return more - self.price * paid(amounts, lines)
-
-        far = np.full(count, _ANYWHERE)
-        amounts = sample_steps(gain, (-far, far), self.reach, source)
-        every = np.arange(count)
-        state.excess = state.excess + paid(amounts, every)
-        state.logs = likelihoods(amounts, every)
-        state.errors = state.errors - amounts[:, None] * along
-        after = before + amounts[:, None] * signs
-        np.put_along_axis(state.tables, cells, after, axis=1)
 
     def _excess(self, counts: Counts, cells: Counts) -> Counts:
         """What is negative, or stands in an impossible cell."""
+        if self.possible is None:
+            return np.zeros_like(counts)
         return np.where(self.possible[cells], np.maximum(-counts, 0), np.abs(counts))
+
+
+def difference_moves(
+    chains: Sequence[Chain], differences: Iterable[View]
+) -> tuple[ParallelMoves, ...]:
+    """Return the lines of differences: two levels of each feature that one compares, which agree
+    one depth above.
+
+    Parameters
+    ----------
+    chains
+        The depths of each feature.
+    differences
+        Which are compared, such as `open_differences`; those that no two levels have leave none.
+    """
+    shape = tuple(chain.leaves for chain in chains)
+    every = []
+    for view in differences:
+        compared = []
+        for axis in list_axes(view):
+            family = chains[axis].find_leaf_ancestors(view[axis] - 1)
+            compared.append(Siblings(level_offsets(shape, [axis]), np.asarray(family)))
+        free_axes = [axis for axis in range(len(shape)) if not view[axis]]
+        every.append(ParallelMoves(tuple(compared), level_offsets(shape, free_axes)))
+    return tuple(moves for moves in every if moves.count)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from semidp.errors import Refused
 from semidp.inference.cell_bounds import CellBounds
 from semidp.inference.combined.several_releases import measured_counts
-from semidp.inference.lattice_chains import CellLaw, EntryLikelihood, NoiseLaw
+from semidp.inference.lattice_chains import EntryLikelihood, NoiseLaw
 from semidp.inference.measured import level_codes
 from semidp.promise.mechanisms.additive import (
     DiscreteGaussianMechanism,
@@ -42,7 +42,6 @@ Counts = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
 _FAR = 12.0  # standard deviations up to which a law is summed up
-_LISTED = 10**5  # standard deviations up to which a law is looked up in a list
 _DIRECT = 20_000  # numbers up to which laws are convolved without a Fourier transform
 _DIGITS = 1e-13  # what a Fourier transform leaves of a probability, in units of the largest
 
@@ -143,39 +142,6 @@ class NoisyCounts:
         lattice = isinstance(self.mechanism, LatticeGaussianMechanism)
         return lattice and {*self.schema.names} <= {*table.names}
 
-    def covers(self, table: Schema) -> bool:
-        """Whether every cell of a table was measured by itself."""
-        if not isinstance(self.mechanism, CellByCell | LatticeGaussianMechanism):
-            return False
-        return sorted(self.schema.names) == sorted(table.names)
-
-    def in_cells(self, table: Schema) -> Counts:
-        """The noisy counts in the cells of a table, in its order; see `covers`."""
-        names = shared_names(self.schema, table)
-        codes, _ = level_codes(self.schema, names)
-        placed = np.empty_like(self.noisy)
-        placed[codes] = self.noisy
-        table_codes, _ = level_codes(table, names)
-        return placed[table_codes]
-
-    def log_law(self, table: Schema) -> CellLaw:
-        """The log-likelihood cell by cell, exact for each kind of noise; see `covers`."""
-        noisy = self.in_cells(table)
-        mechanism = self.mechanism
-        if isinstance(mechanism, RoundedGaussianMechanism):
-            scale = math.sqrt(float(mechanism.sigma2))
-            if scale > _LISTED:
-                return lambda counts, cells: _log_rounded_pmf(np.abs(noisy[cells] - counts), scale)
-            sizes = np.arange(math.ceil(_FAR * scale) + 20)
-            listed = _log_rounded_pmf(sizes, scale)
-            return lambda counts, cells: _looked_up(listed, np.abs(noisy[cells] - counts))
-        if isinstance(mechanism, (DiscreteGaussianMechanism, LatticeGaussianMechanism)):
-            rate = 1 / (2 * float(mechanism.sigma2))
-            return lambda counts, cells: -rate * (noisy[cells] - counts).astype(np.float64) ** 2
-        assert isinstance(mechanism, LaplaceMechanism)
-        b = float(mechanism.b)
-        return lambda counts, cells: -np.abs(noisy[cells] - counts) / b
-
     def entries(self, table: Schema) -> EntryLikelihood:
         """What it says of a table that it concerns: measured numbers as sums of cells, each with
         its law.
@@ -204,10 +170,13 @@ class NoisyCounts:
         np.add.at(noisy, codes[self.possible], self.noisy[self.possible])
         table_codes, _ = level_codes(table, names)
         used = np.flatnonzero(added)
-        inside = table_codes == used[:, None]
+        cells = np.flatnonzero(added[table_codes])
+        numbers = np.searchsorted(used, table_codes[cells])
+        shape = (len(used), table_codes.size)
+        inside = scipy.sparse.csr_array((np.ones_like(cells), (numbers, cells)), shape)
         counts, which = np.unique(added[used], return_inverse=True)
         laws = [law if count == 1 else SummedNoise(law, count) for count in counts.tolist()]
-        return EntryLikelihood(inside.astype(np.int64), noisy[used], tuple(laws), which)
+        return EntryLikelihood(inside, noisy[used], tuple(laws), which)
 
     def _measured_views(self, table: Schema) -> list[View]:
         """Measured residuals that are functions of a table."""
@@ -275,21 +244,6 @@ def unlike(mechanism: Mechanism) -> str:
     )
 
 
-def _looked_up(listed: Floats, sizes: Counts) -> Floats:
-    """Values of a list, and beyond its end those of the straight line through its last two."""
-    last = len(listed) - 1
-    beyond = np.maximum(sizes - last, 0)
-    slope = listed[-1] - listed[-2]
-    return np.asarray(listed[np.minimum(sizes, last)] + slope * beyond)
-
-
-def _log_rounded_pmf(size: Counts, scale: float) -> Floats:
-    """``log(Φ((k + 1/2)/σ) - Φ((k - 1/2)/σ))`` for k >= 0, without cancellation in the tail."""
-    near = scipy.special.log_ndtr(-(size - 0.5) / scale)
-    far = scipy.special.log_ndtr(-(size + 0.5) / scale)
-    return np.asarray(near + np.log1p(-np.exp(far - near)))
-
-
 def noisy_counts(release: "ReleaseValue") -> list[NoisyCounts]:
     """Everything that was measured of counts: in a release, or in those that it combines."""
     sources = release.sources or (release,)
@@ -318,7 +272,7 @@ def possible_cells(public: Dataspace, schema: Schema) -> Flags:
 def join_likelihoods(parts: Iterable[EntryLikelihood]) -> EntryLikelihood:
     """The product of likelihoods of independent measurements."""
     every = list(parts)
-    matrix = np.concatenate([one.matrix for one in every])
+    matrix = scipy.sparse.vstack([one.weights for one in every])
     noisy = np.concatenate([one.noisy for one in every])
     laws, which = joined_laws((one.laws, one.which) for one in every)
     return EntryLikelihood(matrix, noisy, tuple(laws), which)

@@ -11,7 +11,6 @@ import itertools
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,19 +19,12 @@ from numpy.typing import NDArray
 from semidp.errors import Refused
 from semidp.inference.answers import cell_rows
 from semidp.inference.lattice_chains import (
-    CellLaw,
-    EntryLikelihood,
-    Gain,
-    LatticeChains,
-    ListedCells,
+    Chains,
     ParallelMoves,
-    Places,
     Siblings,
-    count_rounds,
-    drawn_lines,
+    difference_moves,
     level_offsets,
     open_differences,
-    sample_steps,
 )
 from semidp.inference.likelihoods import join_likelihoods, noisy_counts, possible_cells, unlike
 from semidp.inference.measured import fitted_counts, measured_table
@@ -119,184 +111,28 @@ def swaps(axes: int, margins: Iterable[Iterable[int]]) -> list[RecordSwap]:
     return sorted(least, key=lambda swap: (swap.exchanged, swap.shared))
 
 
-@dataclass(frozen=True)
-class Chains:
-    """Chains on the tables with given totals, by slice sampling along lines.
-
-    A step exchanges the levels of k pairs of records (a swap), or moves k records along an axis of
-    no total. Which cells change does not depend on the table; k is drawn from the slice of those
-    whose likelihood exceeds a random share of the present one (Neal, 2003). So the chains have the
-    posterior under a uniform prior on the tables as their law.
-
-    Parameters
-    ----------
-    shape
-        Of the table.
-    swaps
-        What keeps the totals.
-    free
-        Axes that no total names.
-    log_law
-        The log-likelihood by cell.
-    reach
-        A typical error of a cell: k is looked for up to a few times as far away.
-    sums
-        What was measured of sums of cells, each cell in one sum at most.
+def swap_moves(shape: Sequence[int], margins: Sequence[Sequence[int]]) -> tuple[ParallelMoves, ...]:
+    """Return the lines that keep decomposable margins, each given by its axes: those of every swap,
+    and of every axis that no margin names. Features of one level leave none.
     """
 
-    shape: tuple[int, ...]
-    swaps: tuple[RecordSwap, ...]
-    free: tuple[int, ...]
-    log_law: CellLaw = field(repr=False)
-    reach: float
-    sums: tuple[EntryLikelihood, ...] = field(default=(), repr=False)
-
-    @property
-    def is_fixed(self) -> bool:
-        """Whether only one table has the totals."""
-        return not self.moves
-
-    @cached_property
-    def moves(self) -> tuple[ParallelMoves, ...]:
-        """Lines of every swap and of every free axis; features of one level leave none."""
-        every = []
-        for swap in self.swaps:
-            fixed = {*swap.exchanged, *swap.shared}
-            free_axes = [axis for axis in range(len(self.shape)) if axis not in fixed]
-            # Two records that agree on what they exchange, or on all else, would only trade places:
-            # they differ in both.
-            compared = (self._siblings(swap.exchanged), self._siblings(free_axes))
-            every.append(ParallelMoves(compared, level_offsets(self.shape, swap.shared)))
-        for free in self.free:
-            free_axes = [axis for axis in range(len(self.shape)) if axis != free]
-            offsets = level_offsets(self.shape, free_axes)
-            every.append(ParallelMoves((self._siblings([free]),), offsets))
-        return tuple(moves for moves in every if moves.count)
-
-    def _siblings(self, axes: Sequence[int]) -> Siblings:
-        """All combinations of levels of some axes, in one family."""
-        offsets = level_offsets(self.shape, axes)
+    def list_siblings(axes: Sequence[int]) -> Siblings:
+        # all combinations of levels, in one family
+        offsets = level_offsets(shape, axes)
         return Siblings(offsets, np.zeros(len(offsets), dtype=np.intp))
 
-    def run(
-        self,
-        tables: Counts,
-        steps: int,
-        source: np.random.Generator,
-        *,
-        flat: bool = False,
-        keep: int = 0,
-    ) -> tuple[Counts, Counts]:
-        """Move every table `steps` times; return where they end, and `keep` tables on the way.
-
-        Lines that share no cell are followed at the same time, unless sums of cells were measured:
-        each of them is a step. With `flat`, every table is as likely as any other: for starts that
-        are far apart.
-        """
-        current = tables.copy()
-        sums = [] if flat else [_FollowedSums(law, current) for law in self.sums]
-        rounds = steps if sums else count_rounds(self.moves, steps)
-        every = max(1, rounds // keep) if keep else rounds + 1
-        kept = []
-        law = ListedCells(
-            _no_law if flat else self.log_law,
-            current.shape[1],
-            (0, int(current.sum(axis=1).max())),
-        )
-        drawn = drawn_lines(self.moves, rounds, len(current), source, at_once=not sums)
-        for number, (cells, signs) in enumerate(drawn, 1):
-            self._move(current, cells, signs, law, sums, source)
-            if number % every == 0:
-                kept.append(current.copy())
-        return current, np.stack(kept) if kept else np.empty((0, *current.shape), dtype=np.int64)
-
-    def _move(
-        self,
-        current: Counts,
-        places: Places,
-        signs: Counts,
-        law: ListedCells,
-        sums: "list[_FollowedSums]",
-        source: np.random.Generator,
-    ) -> None:
-        """Change the cells of lines by k times their signs; with sums there is one line a table.
-
-        The law of a table is a product over its cells, so that no line changes what another one
-        gains.
-        """
-        chains = len(current)
-        cells = places.reshape(-1, len(signs))
-        before = np.take_along_axis(current, places.reshape(chains, -1), axis=1)
-        before = before.reshape(cells.shape)
-        # So many records can leave the cells that lose some, one way and the other.
-        room = (-before[:, signs > 0].min(axis=1), before[:, signs < 0].min(axis=1))
-        gains = [law.gain(cells, before, signs), *(each.gain(cells, signs) for each in sums)]
-        amounts = sample_steps(_sum_gains(gains), room, self.reach, source)
-        for each in sums:
-            each.move(amounts)
-        after = before + amounts[:, None] * signs
-        np.put_along_axis(current, places.reshape(chains, -1), after.reshape(chains, -1), axis=1)
-
-
-def _sum_gains(gains: list[Gain]) -> Gain:
-    """What independent measurements gain together."""
-    if len(gains) == 1:
-        return gains[0]
-    return lambda amounts, lines: np.sum([gain(amounts, lines) for gain in gains], axis=0)
-
-
-def _no_law(counts: Counts, cells: Counts) -> Floats:
-    """The law under which every table is as likely as any other."""
-    return np.zeros(counts.shape)
-
-
-class _FollowedSums:
-    """Measured sums of cells while chains move, one line each: what their noise would be in each
-    table.
-
-    Parameters
-    ----------
-    likelihood
-        What was measured; every cell is in one sum at most, with the weight 1.
-    tables
-        Where the chains are.
-    """
-
-    def __init__(self, likelihood: EntryLikelihood, tables: Counts) -> None:
-        self._likelihood = likelihood
-        errors = likelihood.errors(tables)
-        # One more number, of no law: cells in no sum stand there.
-        self._outside = errors.shape[1]
-        self._errors = np.concatenate([errors, np.zeros_like(errors[:, :1])], axis=1)
-        inside = likelihood.matrix.any(axis=0)
-        self._sum_of = np.where(inside, likelihood.matrix.argmax(axis=0), self._outside)
-        self._rows = np.arange(len(tables))[:, None]
-
-    def gain(self, cells: Places, signs: Counts) -> Gain:
-        """How much more likely each table becomes when a line is followed: its cells and the signs
-        by which they change.
-        """
-        self._numbers = self._sum_of[cells]
-        same = self._numbers[:, :, None] == self._numbers[:, None, :]
-        # A sum in which several of the cells are counts once, by the first of them.
-        counted = same.argmax(axis=2) == np.arange(cells.shape[1])
-        along = (same * signs).sum(axis=2) * (counted & (self._numbers < self._outside))
-        self._along = along
-        measured = np.minimum(self._numbers, self._outside - 1)
-        before = self._errors[self._rows, self._numbers]
-        present = self._likelihood.logs(before, measured)
-
-        def gain(amounts: Counts, lines: Places) -> Floats:
-            after = before[lines] - amounts[..., None] * along[lines]
-            more = self._likelihood.logs(after, measured[lines]) - present[lines]
-            return np.asarray((more * (along[lines] != 0)).sum(axis=-1))
-
-        return gain
-
-    def move(self, amounts: Counts) -> None:
-        """Follow the lines that were asked for last so far."""
-        rows = np.broadcast_to(self._rows, self._numbers.shape)
-        np.add.at(self._errors, (rows, self._numbers), -amounts[:, None] * self._along)
+    every = []
+    for swap in swaps(len(shape), margins):
+        fixed = {*swap.exchanged, *swap.shared}
+        free_axes = [axis for axis in range(len(shape)) if axis not in fixed]
+        # Two records that agree on what they exchange, or on all else, would only trade places:
+        # they differ in both.
+        compared = (list_siblings(swap.exchanged), list_siblings(free_axes))
+        every.append(ParallelMoves(compared, level_offsets(shape, swap.shared)))
+    for moved in set(range(len(shape))).difference(*margins):
+        offsets = level_offsets(shape, [axis for axis in range(len(shape)) if axis != moved])
+        every.append(ParallelMoves((list_siblings([moved]),), offsets))
+    return tuple(moves for moves in every if moves.count)
 
 
 @dataclass(frozen=True)
@@ -512,7 +348,7 @@ def _asked_table(release: "ReleaseValue", name: str | None) -> PublishedTable:
 
 def build_chains(
     release: "ReleaseValue", published: PublishedTable
-) -> "tuple[Chains | LatticeChains, str, tuple[str, ...]]":
+) -> tuple[Chains, str, tuple[str, ...]]:
     """Chains that reach every table with the exact totals, the name of the noise, and what a reader
     must know.
     """
@@ -543,42 +379,23 @@ def build_chains(
     flat = all(len(feature.names) == 1 for feature in schema.features)
     in_cells = not any(isinstance(reading.mechanism, ResidualMechanism) for reading in used)
     plain = flat and schema.possible is None and in_cells
-    if plain and _decomposable([frozenset(list_axes(margin)) for margin in margins]):
-        axes = [list(list_axes(margin)) for margin in margins]
-        dimensions = len(schema.shape)
-        moves = tuple(swaps(dimensions, axes))
-        # Cells that were measured one by one, and sums of cells.
-        laws = [reading.log_law(schema) for reading in used if reading.covers(schema)]
-        sums = [reading.entries(schema) for reading in used if not reading.covers(schema)]
-        chains = Chains(
-            schema.shape, moves, _free(dimensions, axes), _product(laws), reach, tuple(sums)
-        )
-        return chains, noise, tuple(notes)
-    if cells > _MOST_LATTICE_CELLS:
+    axes = [list(list_axes(margin)) for margin in margins]
+    has_swaps = plain and _decomposable([frozenset(margin) for margin in axes])
+    if not has_swaps and cells > _MOST_LATTICE_CELLS:
         raise Refused(
             "with totals in a circle, structural zeros, nested features or noise on residuals the"
             f" posterior is computed for at most {_MOST_LATTICE_CELLS} cells, and"
             f" {published.name!r} has {cells:,}"
         )
-    grid = schema.grid
-    depths = tuple(chain.depth for chain in grid.chains)
-    possible = possible_cells(public, schema)
     likelihood = join_likelihoods(reading.entries(schema) for reading in used)
-    differences = tuple(open_differences(depths, margins))
+    if has_swaps:
+        moves = swap_moves(schema.shape, axes)
+        return Chains(schema.shape, moves, likelihood, reach), noise, tuple(notes)
+    depths = tuple(chain.depth for chain in schema.grid.chains)
+    moves = difference_moves(schema.grid.chains, open_differences(depths, margins))
     notes.append(_AT_A_PRICE)
-    return LatticeChains(grid.chains, differences, possible, likelihood, reach), noise, tuple(notes)
-
-
-def _product(laws: Sequence[CellLaw]) -> CellLaw:
-    """The law of several measurements of the same cells: logarithms add up."""
-
-    def product(counts: Counts, cells: Counts) -> Floats:
-        total = np.zeros(counts.shape)
-        for law in laws:
-            total += law(counts, cells)
-        return total
-
-    return product
+    possible = possible_cells(public, schema)
+    return Chains(schema.shape, moves, likelihood, reach, possible), noise, tuple(notes)
 
 
 def table_margins(public: Dataspace, schema: Schema) -> list[View]:
@@ -591,7 +408,7 @@ def table_margins(public: Dataspace, schema: Schema) -> list[View]:
 
 
 def run_chains(
-    chains: "Chains | LatticeChains",
+    chains: Chains,
     start: Counts,
     source: np.random.Generator,
     steps: int | None = None,
@@ -646,8 +463,3 @@ def _decomposable(margins: list[frozenset[int]]) -> bool:
         else:
             return False
     return True
-
-
-def _free(axes: int, margins: list[list[int]]) -> tuple[int, ...]:
-    named = set(itertools.chain.from_iterable(margins))
-    return tuple(axis for axis in range(axes) if axis not in named)
