@@ -368,21 +368,6 @@ rewrite /squared_norm mulr_suml; apply: eq_bigr => c _.
 by rewrite /measured exprMn exprVn sqr_sqrtr // ltW.
 Qed.
 
-Lemma residual_zero (fams : seq (C -> S)) c : residual fams (fun=> 0 : K) c = 0.
-Proof.
-have := residual_sub fams (fun=> 0 : K) (fun=> 0) c.
-by rewrite (residual_ext fams (T' := fun=> 0)) => [->|c']; rewrite subrr.
-Qed.
-
-Lemma residual_add (fams : seq (C -> S)) (T U : C -> K) c :
-  residual fams (fun c => T c + U c) c = residual fams T c + residual fams U c.
-Proof.
-have e : (fun c => T c + U c) =1 (fun c => T c - (0 - U c)).
-  by move=> c'; rewrite sub0r opprK.
-rewrite (residual_ext fams e) residual_sub.
-by rewrite (residual_sub fams (fun=> 0) U) residual_zero sub0r opprK.
-Qed.
-
 (* COST OF ANY MOVE BY SINGLE ONES. X and Y have the same totals and differ in at most a records. If a
    single record that keeps its published value in block b costs at most T, all residuals
    together, the move costs at most a^2 T. *)

@@ -67,6 +67,21 @@ elim: families c => //= family s IH c; rewrite -center_sub.
 exact: center_ext.
 Qed.
 
+Lemma residual_zero families c : residual families (fun=> 0) c = 0.
+Proof.
+have := residual_sub families (fun=> 0) (fun=> 0) c.
+by rewrite (residual_ext families (T' := fun=> 0)) => [->|c']; rewrite subrr.
+Qed.
+
+Lemma residual_add families T T' c :
+  residual families (fun c => T c + T' c) c = residual families T c + residual families T' c.
+Proof.
+have e : (fun c => T c + T' c) =1 (fun c => T c - (0 - T' c)).
+  by move=> c'; rewrite sub0r opprK.
+rewrite (residual_ext families e) residual_sub.
+by rewrite (residual_sub families (fun=> 0) T') residual_zero sub0r opprK.
+Qed.
+
 Lemma squared_norm_ext T T' : T =1 T' -> squared_norm T = squared_norm T'.
 Proof. by move=> e; apply: eq_bigr => c _; rewrite e. Qed.
 
