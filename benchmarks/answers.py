@@ -36,6 +36,7 @@ from semidp import (
 from semidp.errors import Refused
 from semidp.inference.association import ScoreTest
 from semidp.inference.independence import TotalsTest, least_favourable, random_tables
+from semidp.inference.linear_estimates import DrawnNumbers, SumErrors
 from semidp.inference.models import DesignMatrix, Formula, logistic_fit
 from semidp.inference.paired_tests import every_pair
 from semidp.inference.ratios import NoisyRates, RateMeasure
@@ -564,7 +565,8 @@ class BoundedTotals:
     def noise_of(self, weights: Floats) -> NoiseTerms:
         """Cells have independent noise; exact sizes take its mean out of every group."""
         free = (weights - weights.mean(axis=1, keepdims=True)).ravel()
-        return NoiseTerms.from_weights([self.law], np.zeros(free.size, dtype=np.intp), free)
+        drawn = DrawnNumbers([self.law], np.zeros(free.size, dtype=np.intp), np.ones(free.size))
+        return NoiseTerms(SumErrors(1, ((drawn, free[None]),)).terms(0))
 
     def noise(self, count: int) -> Floats:
         self.draws += 1
