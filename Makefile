@@ -41,10 +41,11 @@ $(TESTS): $(STAMP) $(TESTLOCK)
 demo: $(STAMP)  ## the main job on an embedded real table
 	$(BIN)/semidp demo
 
-lint: $(TESTS)  ## ruff and mypy --strict
+lint: $(TESTS)  ## ruff and mypy --strict; whether benchmarks call what is there
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/mypy --config-file benchmarks/mypy.ini --cache-dir .mypy_cache/benchmarks benchmarks
 
 test: $(TESTS)  ## lint, and what needs no server: a case of every law but the heaviest (at most six minutes on two idle cores)
 	$(MAKE) --no-print-directory -j 2 lint laws

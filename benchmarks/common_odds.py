@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from semidp import Budget
 from semidp.inference.common_odds import NoisyOdds, PooledSum
-from semidp.inference.unknown_totals import MISS, UnknownTotals
+from semidp.inference.independence import MISS
+from semidp.inference.unknown_totals import UnknownTotals
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.publish.statistics.odds_ratio.umpu import TwoByTwo
 

@@ -175,7 +175,10 @@ def levels() -> list[dict[str, Any]]:
             quantile = np.sort(values, axis=1)[:, math.ceil(probability * size) - 1]
             held.append(float(((part.lower <= quantile) & (quantile <= part.upper)).mean()))
             wide.append(float((part.upper - part.lower).mean()))
-        points = 100 * found.half_widths.mean() / size, 100 * found.band_widths.max() / size
+        points = (
+            100 * found.block_half_widths(by[0]).mean() / size,
+            100 * found.block_band_widths(by[0]).max() / size,
+        )
         name = (
             f"{size:,}, μ = {mu}: shares {share:.3f} (±{points[0]:.1f}), bands {band:.3f}"
             f" (±{points[1]:.1f}), a tenth {held[0]:.3f} ({wide[0]:.1f}), half {held[1]:.3f}"

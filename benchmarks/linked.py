@@ -104,7 +104,8 @@ def quarters(rho: str, draws: int) -> dict[str, Any]:
 
 def apart(release: sd.Release, truth: sd.Release, seed: int) -> tuple[Any, Any]:
     """The same tables with as much noise for each kind, each fitted by itself."""
-    mechanism = release.results[0].mechanism
+    linked_result: Any = release.results[0]
+    mechanism = linked_result.mechanism
     tables = []
     for number, (part, values) in enumerate(zip(mechanism.parts, _residuals(truth), strict=True)):
         measured = part.measure(values, SeededRandomness(1000 + 2 * seed + number))
@@ -118,7 +119,7 @@ def _residuals(truth: sd.Release) -> tuple[np.ndarray, np.ndarray]:
     """The residuals of the data, which are synthetic and public, from a release with hardly any
     noise.
     """
-    result = truth.results[0]
+    result: Any = truth.results[0]
     spaces = result.mechanism.space.kinds
     tables = (result.members, result.units)
     vectors = []
@@ -187,8 +188,10 @@ def measured() -> dict[str, float]:
     start = time.perf_counter()
     release = linked("1", 1)
     seconds = time.perf_counter() - start
-    agreeing, places = release.results[0].agreeing
-    beside, zones = with_quarters("1", 1).results[0].agreeing
+    plain: Any = release.results[0]
+    with_quarter: Any = with_quarters("1", 1).results[0]
+    agreeing, places = plain.agreeing
+    beside, zones = with_quarter.agreeing
     with open("/proc/self/status") as file:
         peak = next(int(line.split()[1]) for line in file if line.startswith("VmHWM"))
     return {

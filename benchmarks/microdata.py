@@ -112,7 +112,8 @@ def _compare(
         drawn = np.random.default_rng(0).choice(len(triples), TABLES, replace=False)
         triples = [triples[at] for at in drawn]
     errors = {}
-    for order, tables in {"pairs": pairs, "triples": triples}.items():
+    named: dict[str, list[Any]] = {"pairs": pairs, "triples": triples}
+    for order, tables in named.items():
         errors[order] = float(np.mean([distance(records, codes, sizes, axes) for axes in tables]))
     missed = [distance(records, codes, sizes, (list(names).index(name),)) for name in exact]
     return {**errors, "missed": sum(missed) * len(codes) / 2, "seconds": seconds}

@@ -95,9 +95,14 @@ def held(name: str, draws: int = DRAWS, mu: int = 4) -> dict[str, float]:
     hits = dict.fromkeys([*truth, "band"], 0)
     for seed in range(draws):
         release = semidp.release(records, *requests, mu=mu, randomness=SeededRandomness(seed))
-        (curve,), (chosen,), (mean,) = release.distributions, release.quantiles, release.groups
+        found: tuple[tuple[Any, ...], ...] = (
+            release.distributions,
+            release.quantiles,
+            release.groups,
+            release.regressions,
+        )
+        (curve,), (chosen,), (mean,), (slope,) = found
         (part,) = curve.sets
-        (slope,) = release.regressions
         quantiles = dict(zip(curve.headings, part.listed, strict=True))
         intervals = {
             "share": quantiles[f"below_{line}"],

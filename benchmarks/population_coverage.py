@@ -74,7 +74,8 @@ class Sample:
 
 def patch_questions() -> None:
     """Let questions take a `Sample` for a release."""
-    for module in (asked, models):
+    modules: tuple[Any, ...] = (asked, models)
+    for module in modules:
         module.measured_table = lambda sample, names, table=None: sample.measured
         module.select_public = lambda sample, measured: sample.public
         module.clustering = _persons
