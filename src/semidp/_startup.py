@@ -2,7 +2,7 @@
 line.
 
 Libraries turn an interrupt in the middle of their import into errors of their own, and those end
-with code 1. This is imported before all of them. Where semidp is imported as a library, nothing is
+with code 1. This is imported before all of them. If semidp is imported as a library, nothing is
 changed.
 """
 

@@ -25,7 +25,7 @@ _LONGEST_WORD = 100  # difflib takes minutes for a word of 100,000 letters
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return a question that names what is spelt most alike; nothing where nothing is.
+    """Return a question that names what is spelled most alike; nothing if nothing is.
 
     >>> did_you_mean("invariant", ["invariants", "id"]), did_you_mean("x", ["invariants"])
     (" (did you mean 'invariants'?)", '')
@@ -88,7 +88,7 @@ class SemidpError(Exception):
     """Base of every error raised on purpose by semidp.
 
     `message` is the sentence with its settings marked, for whoever puts it into another error.
-    `needs` says in a word what is missing and `names` what it is missing for, so that a front end
+    `needs` says in a word what is missing and `names` what it is missing for, so a front end
     can name its options.
 
     >>> SemidpError("the levels of sex are not public", needs="levels", names=("sex",)).names

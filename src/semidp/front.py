@@ -129,15 +129,15 @@ def mean(
     bounds
         The least and the greatest value. They are declared, never read from the data.
     steps
-        How many steps of the grid lie between the bounds; fine ones unless given, with every whole
-        number on the grid if the bounds are whole.
+        How many steps of the grid lie between the bounds (default: a fine grid, with every whole
+        number on it if the bounds are whole).
     step
         The unit of the data, instead of `steps`: 1 for whole numbers.
     confidence
-        The level and the kind of intervals; 95% for these records unless given.
+        The level and the kind of intervals (default: 95% for these records).
     name
-        What its files are called; the statistic and the column unless given, and the groups too if
-        a release has two of that name.
+        What its files are called (default: the statistic and the column, and the groups too if
+        a release has two of that name).
 
     Examples
     --------
@@ -532,7 +532,7 @@ def release(data: Any, *requests: Request | TableRequest, **settings: Any) -> "R
     seed
         Draw the same noise each time. The release is marked as not private.
     randomness
-        Where random words come from; the operating system unless given. Any other marks the release
+        Where random words come from (default: the operating system). Any other marks the release
         not private.
     partition
         Process one part at a time, such as each state. Needs `out`.
@@ -624,7 +624,7 @@ def microdata(
     data
         As for `release`.
     columns
-        The columns of the records; all of the data unless given.
+        The columns of the records (default: all of the data).
     exact, epsilon, delta, rho, mu
         As for `release`; no pure epsilon.
     ordered
@@ -679,14 +679,14 @@ def run(
 
     By parts, every table is measured at the partition's depth and above first, and exact totals
     that cross parts are divided there. Below it each part is measured and fitted from its own
-    records and from public numbers. The measurement is that of all tables in one piece, so that the
+    records and from public numbers. The measurement is that of all tables in one piece, so the
     guarantee is too.
 
     Parameters
     ----------
     plan
         What to publish exactly and what with noise. Every request needs a budget, or target errors.
-        By parts, what is not a table is carried out in one piece beside the parts.
+        By parts, what is not a table is carried out in one piece next to the parts.
     data
         A `Source`, or what `open_source` takes: a path, a data frame, an Ibis table. Of a source on
         Spark, the parts are carried out by its executors.
@@ -739,14 +739,14 @@ def combine(*releases: Release | Path | str) -> Release:
     """Return one release from several of the same records: the best linear unbiased estimate of all
     their tables.
 
-    A table w with noise of variance σ² a cell measures every residual d below it with variance
+    A table w with noise of variance σ² per cell measures every residual d below it with variance
     ``σ² Π n_i`` over the features of w that d lacks; tables that share a budget measure residuals
     themselves. The estimate of a residual is the average of what was measured, weighted by
     precision, and exact totals have infinite precision (nested features: one pass up the tree, one
     down; ghazi2026denoising). No cell has a larger variance than in the better release. Linked
     members and units are averaged each by themselves and made to agree once; distributions of one
     outcome are averaged difference by difference. The guarantee is that of all releases together,
-    each computed anew for all exact totals; where they do not add up, none is stated. Whether the
+    each recomputed for all exact totals; where they do not add up, none is stated. Whether the
     releases are of the same records cannot be checked beyond the number of records, the levels and
     the exact totals.
 
@@ -781,7 +781,7 @@ def change(
 ) -> Changes:
     """Say what changed from one release to the next, with the noise of both.
 
-    The noise of two releases is independent, so that the law of a difference is the convolution of
+    The noise of two releases is independent, so the law of a difference is the convolution of
     two known laws: an interval is ``(y - x) ± h`` with ``P(|N_y - N_x| <= h) >= level``. A ratio
     has the quotients of two intervals of level (1 + level)/2. What is exact in both periods has an
     exact difference. It is about the records of the periods, and costs no privacy.
@@ -791,7 +791,7 @@ def change(
     releases
         Two releases or more, or folders of releases, the earliest period first.
     names
-        What the periods are called; their own names unless given.
+        What the periods are called (default: their own names).
     level
         How often each interval holds the change.
 
@@ -826,7 +826,7 @@ def what_holds(
     most: int | None = None,
     stated_for: OneRecord | Literal["replace", "add-remove"] = "replace",
 ) -> Guarantee:
-    """Say what an ordinary release really guarantees once some totals are published exactly beside
+    """Say what an ordinary release really guarantees once some totals are published exactly next to
     it.
 
     A mechanism that promises f for one replaced record keeps ``f∘…∘f`` (a times) for the a records

@@ -185,7 +185,7 @@ def costs(kind: str = "exchange", *, fixed: bool = False) -> Tidy:
     kind
         ``exchange`` or ``ball``.
     fixed
-        Whether the total of the state level is the exact statistic itself, so that it costs
+        Whether the total of the state level is the exact statistic itself, so it costs
         nothing.
 
     Examples
@@ -334,7 +334,7 @@ def compute_swapping(settings: Settings = PAPER) -> Tidy:
     """Return the advantage of an attacker, epsilons and errors of a cell, for each rate and size of
     a stratum.
 
-    What swapping hides in strata of 8 to 10,000 records, at rates of 1% to 50%, beside noise
+    What swapping hides in strata of 8 to 10,000 records, at rates of 1% to 50%, next to noise
     with the same totals.
 
     Strata of two held and two swapped values, each of half the records. Up to 1,000 records the
@@ -383,14 +383,14 @@ def _row(rate: Fraction, n: int) -> dict[str, Any]:
 def _errors(stratum: Stratum, swap: Swap) -> tuple[float, float]:
     """Error of a published cell in the middle, and of its unbiased estimate.
 
-    The mean of the published cell is a linear function of the true one, so that dividing by its
+    The mean of the published cell is a linear function of the true one, so dividing by its
     slope removes the bias.
     """
     hold, over = stratum.hold[1], stratum.over[1]
     law = CellLaw.from_totals(stratum.n, hold, over, swap)
     middle = (law.lowest + law.highest) // 2
     mean, error = _moments(law, middle, around=middle)
-    # The mean is linear in the true cell, so that two cells give its slope.
+    # The mean is linear in the true cell, so two cells give its slope.
     above, _ = _moments(law, middle + 1, around=middle)
     bias = mean - middle
     spread = math.sqrt(error**2 - bias**2)

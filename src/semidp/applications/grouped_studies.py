@@ -180,7 +180,7 @@ class Simulated:
         on_grid = (outcomes + 1) / 2 * GROUPED_REGRESSION_STEPS
         self.steps = np.floor(on_grid + 0.5).astype(np.int64)
         self.outcomes = self.steps * 2 / GROUPED_REGRESSION_STEPS - 1
-        # Fitted to the outcomes on the grid, so that rounding them is nobody's error.
+        # Fitted to the outcomes on the grid, so rounding them is nobody's error.
         self.truth = np.linalg.lstsq(self.rows, self.outcomes, rcond=None)[0]
 
     def build_mechanism(
@@ -227,7 +227,7 @@ def compute_grouped_regression(settings: Settings = PAPER) -> Tidy:
     K binary factors coded ±1, every row divided by sqrt(K + 1) so that its length is 1;
     outcomes in [-1, 1]. K = 1 … 4 with 512 records, and 128 … 1024 records with K = 4. The
     joint counts of the factors are public, so a(t) = 2. What semidp measures is chosen from
-    these counts; beside it X'y itself, column by column in treatment coding.
+    these counts; next to it X'y itself, column by column in treatment coding.
 
     >>> compute_grouped_regression(Settings(replicates=2)).columns
     ('factors', 'records', 'mu', 'method', 'error', 'se', 'replicates')
@@ -236,7 +236,7 @@ def compute_grouped_regression(settings: Settings = PAPER) -> Tidy:
 
     def run(factors: int, records: int, mu: Fraction) -> Iterator[Losses]:
         data = Simulated(factors, records, settings.seed)
-        # The baselines see rows divided by this root, so that their coefficients are larger by it.
+        # The baselines see rows divided by this root, so their coefficients are larger by it.
         scale = math.sqrt(factors + 1)
         budget = Budget.gdp(mu)
         semi = data.build_mechanism(mu, publish.Coding.effects)
@@ -340,7 +340,7 @@ def compute_products(settings: Settings = PAPER) -> Tidy:
     """Return the total variance of all ten tables for each way to measure them, under each
     promise.
 
-    Ten tables from one budget: residuals measured once beside tables measured one by one, under
+    Ten tables from one budget: residuals measured once next to tables measured one by one, under
     two promises.
 
     Features of 2, 5, 7, 9 and 16 levels, the totals of the first two exact, all ten pairs at mu
@@ -363,7 +363,7 @@ def compute_products(settings: Settings = PAPER) -> Tidy:
         parts = []
         for table in alone:
             parts.append(float(table.variances().sum()) * table.l2_squared)
-        # Each of m tables gets mu²/m, so that every variance grows m times.
+        # Each of m tables gets mu²/m, so every variance grows m times.
         add("one by one, budget in equal parts", promise, False, len(parts) * sum(parts))
         # The sum of v_i/b_i with parts that add up to 1 is least for b_i in proportion to √v_i.
         roots = sum(map(math.sqrt, parts))

@@ -3,7 +3,7 @@ random margins each.
 
 Beside each stands its twin, the same procedure with the noise ignored (for simultaneous intervals:
 cell by cell). Every experiment is made twice: with usual margins, and with few records in unequal
-groups beside coarse noise.
+groups next to coarse noise.
 """
 
 import math
@@ -116,7 +116,7 @@ class World:
         """Draw the errors of `count` releases of the table, one row each."""
         # Each call has a stream of its own: a run and its reference must not share their noise.
         self._draws += 1
-        # Noise does not depend on the table, so that a table of zeros shows the errors themselves.
+        # Noise does not depend on the table, so a table of zeros shows the errors themselves.
         zeros = np.zeros(self.mechanism.space.shape, dtype=np.int64)
         randomness = SeededRandomness(1000 * self.seed + self._draws)
         noise = self.mechanism.measure_many(zeros, count, randomness)

@@ -51,7 +51,7 @@ SEMI, NAIVE = "semi", "naive"
 STYLES = {
     (SEMI, "as-published"): (0, "semi-DP as published (σ = 2/μ: protects A₂)"),
     (SEMI, "correct"): (2, "semi-DP, correct (σ = √6/μ from k = 3: protects A₃)"),
-    # The naive mechanism is the same in both variants, so that one curve shows it.
+    # The naive mechanism is the same in both variants, so one curve shows it.
     (NAIVE, "correct"): (1, "naive, by group privacy (σ = 3√2/μ)"),
 }
 
@@ -82,7 +82,7 @@ def compute_gaussian(settings: Settings = PAPER, sizes: range = GAUSSIAN_SIZES) 
                 outputs = np.stack([each.noisy for each in measured])
             else:
                 outputs = np.stack([each.projected for each in measured])
-            # Both are taken from the same draws, so that only the truncation makes a difference.
+            # Both are taken from the same draws, so only the truncation makes a difference.
             for truncated in (True, False):
                 labels = {"mechanism": name, "variant": variant, "truncated": truncated}
                 off = (np.maximum(outputs, 0) if truncated else outputs) - table.counts
@@ -135,8 +135,8 @@ def mean_chi(degrees: int) -> float:
 
 
 def plot_gaussian(table: Tidy) -> style.Figure:
-    """Draw the mean losses: what the paper's figure shows (truncated), and before truncation beside
-    the theory.
+    """Draw the mean losses: what the paper's figure shows (truncated), and before truncation next
+    to the theory.
     """
     with style.drawing(9.2, 7.2, columns=2, rows=2) as (figure, grid):
         for axes_row, truncated in zip(grid, (True, False), strict=True):
@@ -384,7 +384,7 @@ def compute_power(settings: Settings = PAPER) -> Tidy:
     odds_ratios = ODDS_RATIOS.tolist()
     rows = []
     for done, epsilon in enumerate(settings.each("power of tests", POWER_EPSILONS)):
-        # Each panel has a stream of its own, so that no chance is shared between them.
+        # Each panel has a stream of its own, so no chance is shared between them.
         randomness = SeededRandomness(settings.seed + done)
         estimated = power_curves(
             margins,
@@ -570,7 +570,7 @@ def _simulate_attacks(
     data = np.where(answers[:, None] == 1, other, truth)
     published = data.sum(axis=1)
     noisy = data + scale * _away_from_sum(source.standard_normal(data.shape))
-    # The nearer dataset is the likelier one, so that no attacker does better at equal sums.
+    # The nearer dataset is the likelier one, so no attacker does better at equal sums.
     from_other = ((noisy - other) ** 2).sum(axis=1)
     from_truth = ((noisy - truth) ** 2).sum(axis=1)
     has_same_sum = truth.sum() == other.sum()

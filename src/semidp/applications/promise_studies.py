@@ -57,7 +57,7 @@ class Example:
 
 
 def _bits(*records: str) -> ArrayLike:
-    """Return the counts of records of one bit a feature."""
+    """Return the counts of records of one bit per feature."""
     features = len(records[0])
     counts = np.zeros((2,) * features, dtype=np.int64)
     bits = [list(map(int, record)) for record in records]
@@ -68,7 +68,7 @@ def _bits(*records: str) -> ArrayLike:
 
 _ALIKE = _bits(*["000"] * 3, *["111"] * 7)
 
-# A number is what the paper says, "at most" what its Theorem gives; empty where it says nothing.
+# A number is what the paper says, "at most" what its Theorem gives; empty if it says nothing.
 EXAMPLES: tuple[Example, ...] = (
     Example("three bits, two of them 1", "A", [1, 2], "2"),
     Example("three bits, none of them 1", "A", [3, 0], "0"),
@@ -400,7 +400,7 @@ def compute_exchange(settings: Settings = PAPER) -> Tidy:
     """Return Δ2² and the expected loss at mu = 1, ``Δ2 sqrt(dim)``, under A_{q+1} and under
     exchange.
 
-    Exchange adjacency beside the ball: the loss of Gaussian noise against the number of exact
+    Exchange adjacency next to the ball: the loss of Gaussian noise against the number of exact
     one-way totals.
 
     A histogram over q features with exact totals and one that nobody publishes, that feature
@@ -428,7 +428,7 @@ def compute_exchange(settings: Settings = PAPER) -> Tidy:
 
 
 def plot_exchange(table: Tidy) -> style.Figure:
-    """Draw the loss against q, a panel a table, with Δ2² at each point."""
+    """Draw the loss against q, one panel per table, with Δ2² at each point."""
     with style.drawing(11, 4.9, columns=len(TITLES)) as (figure, panels):
         for axes, (name, title) in zip(panels, TITLES.items(), strict=True):
             part = table.where(table=name)
@@ -448,7 +448,7 @@ def plot_exchange(table: Tidy) -> style.Figure:
 
 
 def _curve(axes: Any, rows: Tidy, kind: str) -> None:
-    """Draw the losses under one adjacency, with Δ2² beside each point."""
+    """Draw the losses under one adjacency, with Δ2² next to each point."""
     if kind == "ball":
         colour, marker, size, shift, side = style.ORANGE, "s", 10, (-6, 8), "right"
         label = "ball: any q + 1 records change at once"

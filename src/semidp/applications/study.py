@@ -341,7 +341,7 @@ class NaiveMechanism(Mechanism):
         """Return the baseline that spends ε/a, or μ/a, on one record."""
         cls.check_request(space, budget)
         if budget.rho is not None:
-            # The root is rounded down, so that the noise is never too small for rho.
+            # The root is rounded down, so the noise is never too small for rho.
             return cls(space, Fraction(math.nextafter(math.sqrt(2 * budget.rho), 0)))
         parameter = budget.epsilon if budget.mu is None else budget.mu
         if parameter is None:
@@ -415,7 +415,7 @@ class NaiveL2(NaiveMechanism):
         """Draw a uniform direction and a Gamma(d) length."""
         source = generator(randomness)
         direction = source.standard_normal(self.space.shape)
-        # A direction lies on the sphere, so that its length is Gamma(d).
+        # A direction lies on the sphere, so its length is Gamma(d).
         # A uniform point inside the ball would need Gamma(d+1).
         length = self.scale * source.standard_gamma(self.cells)
         return np.asarray(direction * (length / np.linalg.norm(direction)))

@@ -50,7 +50,7 @@ def enumerate_tables(dataspace: Dataspace) -> Iterator[Table]:
 
 
 def datasets(dataspace: Dataspace) -> Iterator[tuple[tuple[str, ...], ...]]:
-    """Iterate over the datasets of a small dataspace: labelled records, each the names of its
+    """Iterate over the datasets of a small dataspace: labeled records, each the names of its
     levels.
 
     >>> from semidp.promise.spaces.dataspace import Margin
@@ -72,7 +72,7 @@ def datasets(dataspace: Dataspace) -> Iterator[tuple[tuple[str, ...], ...]]:
 def is_adjacent(
     adjacency: Adjacency, one: Labelled, other: Labelled, dataspace: Dataspace | None = None
 ) -> bool:
-    """Whether two small datasets, as lists of labelled records, are adjacent. What an exchange is
+    """Whether two small datasets, as lists of labeled records, are adjacent. What an exchange is
     depends on their dataspace.
 
     >>> from semidp.promise.spaces.adjacency import Ball, Exchange
@@ -314,7 +314,7 @@ class ListedExchanges(Blocks):
         return all(np.array_equal(grid.sum(table, total.view), total.counts) for total in margins)
 
     def encode_records(self, dataset: Iterable[Sequence[Any]]) -> Records:
-        """Return labelled records (a label for every depth of every feature) as leaves."""
+        """Return labeled records (a label for every depth of every feature) as leaves."""
         features = self.structure.schema.features
         leaf_of = []
         for feature in features:

@@ -2,7 +2,7 @@
 on fresh ones.
 
 The mechanism is a black box: it is called, never opened. Outputs are split in three: the first part
-trains a score, the second chooses events, the third is only counted, so that every bound is exact
+trains a score, the second chooses events, the third is only counted, so every bound is exact
 whatever was tried before.
 """
 
@@ -157,7 +157,7 @@ class Audit:
 
     @property
     def bound(self) -> Bound:
-        """The lower bound of the privacy loss in the unit of the claim, beside the claim."""
+        """The lower bound of the privacy loss in the unit of the claim, next to the claim."""
         return best_bound(self.claim, self.points)
 
     @property
@@ -171,7 +171,7 @@ class Audit:
         return max(point.epsilon() for point in self.points)
 
     def plot(self, axes: Any = None) -> Any:
-        """Draw the attacks beside the claimed curve, on matplotlib axes where given; return the
+        """Draw the attacks next to the claimed curve, on matplotlib axes where given; return the
         figure.
         """
         return audit_plot(self.claim, self.points, axes=axes)
@@ -254,10 +254,10 @@ def audit_mechanism(
     error
         The largest probability of convicting a mechanism whose claim is true.
     randomness
-        Where random words come from; the operating system unless given.
+        Where random words come from (default: the operating system).
     weaker
-        The same mechanism with 20% less noise, by which the power is estimated; outputs are drawn
-        towards their table unless given, which suits additive noise.
+        The same mechanism with 20% less noise, by which the power is estimated (default: outputs
+        drawn towards their table, which suits additive noise).
 
     Examples
     --------
@@ -290,7 +290,7 @@ def audit_mechanism(
     curve = claim.symmetric()
     # Half of the error is for the event that is chosen to convict.
     trial = _Trial(mechanism, weaker, pair, curve, error / 2, words, progress, 2 * samples)
-    # Outputs are split in three, so that what is counted had no part in choosing what is counted.
+    # Outputs are split in three, so what is counted had no part in choosing what is counted.
     training = trained_on(samples)
     choosing = min(samples * 3 // 10, _MOST_TO_CHOOSE)
     counting = samples - training - choosing

@@ -313,7 +313,7 @@ def noise_energy(
 
     Returns
     -------
-    The direction that falls short by most, or None where no cell has a variance of at least
+    The direction that falls short by most, or None if no cell has a variance of at least
     1/2: such noise is comparable to the rounding of whole numbers. Of more than 1,024 cells, 1,024
     that are spread evenly are looked at.
 
@@ -341,7 +341,7 @@ def noise_energy(
         unit = np.eye(1, values.size, cell).reshape(values.shape)
         projected.append(mechanism.space.project(unit).ravel())
     published = np.stack(projected)
-    # A fifth of the draws chooses a direction; the others are counted, so that the bound holds for
+    # A fifth of the draws chooses a direction; the others are counted, so the bound holds for
     # it too.
     second_moments = _moments(mechanism, values, published, draws // 5, randomness)
     weights = _weakest(second_moments, published, cells)
@@ -383,8 +383,8 @@ def _moments(
 
 
 def _weakest(moments: Floats, published: Floats, cells: NDArray[np.intp]) -> Floats:
-    """The weights w, of a sum of cells, with the least ``w'Mw / w'Pw``: energy beside that of equal
-    noise.
+    """The weights w, of a sum of cells, with the least ``w'Mw / w'Pw``: energy relative to that of
+    equal noise.
     """
     # A generalised eigenvalue problem, on the range of P: outside it both forms vanish.
     sizes, basis = np.linalg.eigh(published[:, cells])

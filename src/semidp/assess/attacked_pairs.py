@@ -84,7 +84,7 @@ class Claim:
 
     @property
     def is_fixed(self) -> bool:
-        """Whether the published totals fix the table, so that there is nothing to attack."""
+        """Whether the published totals fix the table, so there is nothing to attack."""
         return self.mechanism.space.is_zero
 
 
@@ -107,7 +107,7 @@ def claims_of_release(
     release
         The release.
     document
-        Its release.json, which may record something else; not compared unless given.
+        Its release.json, which may record something else (default: not compared).
     """
     release.refuse_combined("audits")
     claims = []
@@ -298,7 +298,7 @@ def _arises(blocks: ListedExchanges, before: Counter[Record], after: Counter[Rec
     """Whether one person and its carriers turn one multiset of records into the other, by the
     definition in `Blocks`.
 
-    Who moves is first sought among the records that differ. Where somebody else takes the very
+    Who moves is first sought among the records that differ. If somebody else takes the very
     place that the person leaves, or leaves the one that it takes, all records are tried, unless
     they are too many.
     """
@@ -342,7 +342,7 @@ def given_pairs(
     scope: Scope,
     adjacency: Adjacency | None = None,
 ) -> list[Pair | None]:
-    """Return the pair of values of each claim on two datasets, None where they have the same.
+    """Return the pair of values of each claim on two datasets, None if they have the same.
 
     Parameters
     ----------
@@ -354,7 +354,7 @@ def given_pairs(
     plan, scope
         What was released, and what is public about it.
     adjacency
-        The adjacency that the datasets must have; that of the scope unless given.
+        The adjacency that the datasets must have (default: that of the scope).
 
     Raises
     ------
@@ -528,7 +528,7 @@ def worst_pair(space: QuerySpace) -> Pair:
     """Return two tables of D_t that differ by the worst move of S_a, from the public totals alone.
 
     ``x' = x + m`` with m a move that attains Δ2 where one is known, and x a table with the
-    published margins and at least as many records in each cell as m takes away. Where no total
+    published margins and at least as many records in each cell as m takes away. If no total
     constrains the values, the worst move starts from zeros.
 
     >>> from semidp.promise.mechanisms.examples import two_way

@@ -3,7 +3,7 @@ to it.
 
 A record has a secret random key, a cell the sum of the keys of its records, and the noise is looked
 up by count and key: the same records always get the same noise. One cell alone has an exact curve.
-Cells of several tables share records, so that there it is only known what an attacker can at least
+Cells of several tables share records, so there it is only known what an attacker can at least
 do. Perturbation tables are read in two formats: that of the R package ptable (transition
 probabilities) and that of ONS (noise by count and key). How laws become curves is in
 `distinguishing`.
@@ -129,7 +129,7 @@ class PerturbationTable:
     def last(self) -> int:
         """The largest count that needs to be looked at: beyond it everything repeats.
 
-        Noise may carry a count below the threshold, so that counts are looked at up to the first
+        Noise may carry a count below the threshold, so counts are looked at up to the first
         period of which nothing is suppressed.
         """
         never_suppressed = self.threshold - self.reach[0] if self.threshold else 0
@@ -154,7 +154,7 @@ class PerturbationTable:
     def noise(self, count: int) -> Noise:
         """Return the law of what is added to a count.
 
-        An empty cell has no records, so that the sum of their keys is 0 and its noise a constant,
+        An empty cell has no records, so the sum of their keys is 0 and its noise a constant,
         whatever row 0 says: the first number of the row.
         """
         nothing = {0: Fraction(1)}
@@ -377,7 +377,7 @@ class CellKeyAssessment:
         attacker at least has.
 
         The cells have equally many records and share one person; each has a record that no other
-        has, so that their keys are independent. A count of 0 is left out: cells that hold the
+        has, so their keys are independent. A count of 0 is left out: cells that hold the
         person alone are one cell.
         """
         # cells that hold the person alone are one and the same cell

@@ -1,7 +1,7 @@
 """How well two laws on finitely many outcomes are told apart: exact curves, and attacks that count
 as lower bounds.
 
-A curve here is the whole truth about its two laws, so that it may be stated. An attack is a test
+A curve here is the whole truth about its two laws, so it may be stated. An attack is a test
 that somebody can carry out: its advantage is at most the truth. The laws themselves are in
 `swapping` and `cell_keys`.
 """
@@ -196,7 +196,7 @@ def repeated_advantage(first: Law, second: Law, times: int) -> float:
     law.
 
     The attacker adds up logarithms of likelihood ratios, rounded to a grid. Whatever the rounding,
-    this is a test that can be carried out, so that its advantage is never above the truth. An
+    this is a test that can be carried out, so its advantage is never above the truth. An
     outcome that only one of the laws has settles the matter.
 
     Parameters

@@ -73,7 +73,7 @@ def dp_sgd(noise_multiplier: float, sample_rate: float, steps: int) -> Any:
 
 
 def event_guarantee(event: Any, dataspace: Datasets, adjacency: Adjacency) -> Guarantee:
-    """Return the guarantee of a dp-accounting event beside exact statistics: (D_t, A_a, f).
+    """Return the guarantee of a dp-accounting event next to exact statistics: (D_t, A_a, f).
 
     >>> from semidp.promise.spaces.adjacency import Ball
     >>> from semidp.promise.spaces.dataspace import Dataspace
@@ -109,7 +109,7 @@ def event_tradeoff(event: Any, a: int, relation: Any = None) -> Tradeoff:
     Kahane's inequality (kahane1985chaos) it grows with ``<v_S, v_T>`` and ``<v_S', v_T'>`` and
     falls with ``<v_S, v_T'>``. All are extreme at once where the v_i are one vector of length c and
     the v_i' its negative: two mixtures of Gaussians on a line, at ``±kc`` with binomial weights.
-    Where records are removed and not replaced, v' = 0 (ganesh2024tight).
+    If records are removed and not replaced, v' = 0 (ganesh2024tight).
 
     Parameters
     ----------
@@ -154,7 +154,7 @@ def event_tradeoff(event: Any, a: int, relation: Any = None) -> Tradeoff:
         if isinstance(leaf, dp_event.ZCDpEvent) and leaf.xi == 0:
             rho += exact(float(leaf.rho)) * count
         elif inverse is not None:
-            # A replaced record leaves and another joins, so that the sum moves by two clipping
+            # A replaced record leaves and another joins, so the sum moves by two clipping
             # norms.
             norms = 2 * size if replaced else size
             square += inverse * count * norms**2
@@ -166,7 +166,7 @@ def event_tradeoff(event: Any, a: int, relation: Any = None) -> Tradeoff:
             repeated = dp_event.SelfComposedDpEvent(leaf, count)
             curves.append((functional_tradeoff(repeated, size, relation), 1))
     composed = _compose_all(mixtures, [*curves, (Gaussian(square), 1)])
-    # Grouping multiplies every rho by a², so that grouping their sum loses nothing.
+    # Grouping multiplies every rho by a², so grouping their sum loses nothing.
     return composed.compose(ZCDP(rho).group(size)) if rho else composed
 
 
@@ -247,11 +247,11 @@ def _renyi_bound(order: Fraction, value: Fraction, epsilon: Fraction) -> RealBal
 
 @dataclass(frozen=True)
 class Mixture:
-    """Gaussian noise of unit variance around a random centre: the worst pair of outputs for a group
+    """Gaussian noise of unit variance around a random center: the worst pair of outputs for a group
     of records.
 
-    Under the one dataset the centre is ``centres[k]`` with probability ``weights[k]``, under the
-    other its negative where records are replaced, and 0 where they are removed.
+    Under the one dataset the center is ``centres[k]`` with probability ``weights[k]``, under the
+    other its negative if records are replaced, and 0 if they are removed.
 
     Examples
     --------
@@ -267,7 +267,7 @@ class Mixture:
 
     @classmethod
     def from_event(cls, event: Any, a: int, replaced: bool) -> "Mixture | None":
-        """Return the mixture of an event for groups of `a` records, or None where it is not one."""
+        """Return the mixture of an event for groups of `a` records, or None if it is not one."""
         from dp_accounting import dp_event
 
         one: dict[float, float] = {}
@@ -290,7 +290,7 @@ class Mixture:
 
     @property
     def is_trivial(self) -> bool:
-        """Whether the centre is always 0: nothing of the records enters."""
+        """Whether the center is always 0: nothing of the records enters."""
         return self.centres == (0.0,)
 
     def losses(self, step: float, back: bool) -> Losses:
@@ -512,7 +512,7 @@ def _sampled_laplace(noise: Fraction, rate: float, a: int) -> Tradeoff:
 
 
 def _randomized_response(noise: Fraction, buckets: int) -> Tradeoff | None:
-    """Return the curve of a response that is drawn anew from all buckets with probability `noise`;
+    """Return the curve of a response that is redrawn from all buckets with probability `noise`;
     None without noise.
 
     >>> _randomized_response(Fraction(1, 2), 2).delta(0)
@@ -565,7 +565,7 @@ def _compose_all(
         powers.append(convolve_all([*losses, *alike]).power_curve())
 
     def deltas(epsilons: Floats) -> Floats:
-        # A smaller factor gives a larger delta, so that it is rounded down.
+        # A smaller factor gives a larger delta, so it is rounded down.
         factors = np.exp(epsilons) * (1 - 8 * ROUNDOFF)
         best = []
         for factor in factors:
@@ -601,7 +601,7 @@ def _interpolate_deltas(deltas: Any, also: Sequence[tuple[Fraction, Fraction]] =
     while reach < _FARTHEST and float(deltas(np.array([reach]))[0]) > target:
         reach *= 1.25
     epsilons = np.linspace(0.0, reach, _POINTS)
-    # Delta cannot rise with epsilon, so that a smaller bound found before still holds.
+    # Delta cannot rise with epsilon, so a smaller bound found before still holds.
     values = np.minimum.accumulate(np.asarray(deltas(epsilons), dtype=np.float64))
     points = []
     for epsilon, delta in zip(epsilons.tolist(), values.tolist(), strict=True):
@@ -672,8 +672,8 @@ def _precision(event: Any) -> Fraction | None:
 
 
 def _round_center_up(centre: float) -> float:
-    """A centre computed with a few roundings, moved away from 0 by as many."""
-    # Centres farther from 0 are easier to tell apart, so that this errs on the safe side.
+    """A center computed with a few roundings, moved away from 0 by as many."""
+    # Centers farther from 0 are easier to tell apart, so this errs on the safe side.
     return centre * (1 + 4 * ROUNDOFF)
 
 
@@ -689,7 +689,7 @@ def _relation(event: Any, relation: Any) -> Any:
 
 
 _DEEPEST = 30
-_NAMES = ("class_name", "module_name")  # of an event in a file, beside its fields
+_NAMES = ("class_name", "module_name")  # of an event in a file, besides its fields
 
 
 def event_to_json(event: Any) -> dict[str, Any]:
@@ -745,7 +745,7 @@ def _read(value: Any, depth: int) -> Any:
             raise InputError("the fields of an event are numbers, lists and events")
         return value
     name = value.get("class_name")
-    # The file names the class, so that nothing but an event may be built from it.
+    # The file names the class, so nothing but an event may be built from it.
     kind: Any = getattr(dp_event, name, None) if isinstance(name, str) else None
     is_event = isinstance(kind, type) and issubclass(kind, dp_event.DpEvent)
     if not is_event or kind is dp_event.DpEvent:

@@ -145,7 +145,7 @@ def _around(first: ArrayLike, second: ArrayLike) -> tuple[tuple[Outputs, Outputs
     if whole or not math.isfinite(typical):
         unit = 1.0
     else:
-        # A power of two, so that dividing by it loses no digit.
+        # A power of two, so dividing by it loses no digit.
         unit = 2.0 ** math.floor(math.log2(typical / _FINE))
     largest = max(float(np.abs(one).max()), float(np.abs(other).max()))
     if largest / unit >= _LARGEST:

@@ -117,7 +117,7 @@ class Moves(ABC):
 
     @abstractmethod
     def change(self, draft: Draft, cells: Sequence[Leaves]) -> Change | None:
-        """Return the change that a draft describes; None where the promise does not compare it."""
+        """Return the change that a draft describes; None if the promise does not compare it."""
 
     @cached_property
     def blocks(self) -> tuple[View, ...]:
@@ -153,7 +153,7 @@ class Moves(ABC):
         after: Sequence[Leaves],
         members: Sequence[MemberChange],
     ) -> Change | None:
-        """Return the change of some members, with the sizes of units that follow; None where more
+        """Return the change of some members, with the sizes of units that follow; None if more
         members leave a unit than it has.
         """
         leaving = Counter(member.units[0] for member in members)
@@ -459,7 +459,7 @@ class WorstChange:
         return self.members.length(members) + self.units.length(units)
 
     def find_worst_change(self, moves: Sequence[Moves]) -> Change | None:
-        """Return the worst change that was found; None where there is none."""
+        """Return the worst change that was found; None if there is none."""
         # the same pair every time: everything that it follows from is public
         random = np.random.default_rng(1)
         best, longest = None, 0.0

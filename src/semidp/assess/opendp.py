@@ -1,8 +1,8 @@
-"""What a measurement of OpenDP guarantees beside the statistics that are exact:
+"""What a measurement of OpenDP guarantees next to the statistics that are exact:
 ``pip install semidp[opendp]``.
 
 OpenDP lets a `Context` declare margins whose keys or lengths are public, and states its loss for
-one changed row. Where group sizes are exact a row cannot change alone: the privacy map is asked for
+one changed row. If group sizes are exact a row cannot change alone: the privacy map is asked for
 the distance of a(t) changed people.
 """
 
@@ -54,10 +54,10 @@ def guarantee(
     """Return what an OpenDP measurement really guarantees where statistics are exact.
 
     Datasets of D_t in which a people change are 2ka apart in symmetric distance and ka in
-    change-one distance, k rows a person, so that ``measurement.map`` there bounds the loss of
+    change-one distance, k rows per person, so ``measurement.map`` there bounds the loss of
     sums and counts; a is that of *all* exact statistics. The keys of a margin are exact statistics
     too: the only member of a group must be replaced. A dataset with its keys has some counts, and
-    people can swap while these stay, so that a(t) for counts with any values serves for keys.
+    people can swap while these stay, so a(t) for counts with any values serves for keys.
 
     Parameters
     ----------

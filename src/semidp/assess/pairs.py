@@ -70,7 +70,7 @@ class Pair:
     share
         How much of the claimed bound the pair is known to cost: 1 unless the bound is not attained.
     differing_records
-        How many records differ, in words; empty where only the space of the query can say it.
+        How many records differ, in words; empty if only the space of the query can say it.
 
     Examples
     --------

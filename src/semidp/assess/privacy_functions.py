@@ -1,8 +1,8 @@
 """The privacy function of a tool: how much is lost between datasets a distance apart, and what that
 means for D_t.
 
-A tool without invariants states its loss for datasets that differ in one record. Where statistics
-are exact beside its output, a(t) records change together: its own function, asked for that
+A tool without invariants states its loss for datasets that differ in one record. If statistics
+are exact next to its output, a(t) records change together: its own function, asked for that
 distance, gives the guarantee that really holds.
 """
 
@@ -53,8 +53,8 @@ class _Term(StrEnum):
 class Metric(_Term):
     """How a tool counts the distance of two datasets.
 
-    ``symmetric``: records that are in one of them only, so that replacing a record is 2.
-    ``change-one``: records that differ, so that it is 1.
+    ``symmetric``: records that are in one of them only, so replacing a record is 2.
+    ``change-one``: records that differ, so it is 1.
     """
 
     symmetric = "symmetric"
@@ -224,7 +224,7 @@ class PrivacyFunction:
 
 @frozen
 class Assessment:
-    """What a measurement of another tool really guarantees, beside what the tool announces.
+    """What a measurement of another tool really guarantees, next to what the tool announces.
 
     Parameters
     ----------
@@ -280,7 +280,7 @@ def assess(
     a: int | None = None,
     rows: int = 1,
 ) -> Assessment:
-    """Return what a privacy function guarantees beside exact statistics.
+    """Return what a privacy function guarantees next to exact statistics.
 
     Parameters
     ----------

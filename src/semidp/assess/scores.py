@@ -35,7 +35,7 @@ class Batch:
     """Outputs y as they lie to the pair (x, x'): differences and distances, computed once for all
     scores.
 
-    Outputs run along the last axis, so that sums over cells are sums of long rows.
+    Outputs run along the last axis, so sums over cells are sums of long rows.
 
     >>> Batch(Pair([2, 0], [1, 1]), np.array([[2, 0], [1, 1]])).distances[1].tolist()
     [[2.0, 0.0], [1.4142135623730951, 0.0], [1.0, 0.0]]
@@ -43,7 +43,7 @@ class Batch:
 
     def __init__(self, pair: Pair, outputs: NDArray[np.generic]) -> None:
         self.outputs = np.ascontiguousarray(np.moveaxis(outputs, 0, -1))
-        # Whole numbers stay whole, so that remainders and equalities are exact.
+        # Whole numbers stay whole, so remainders and equalities are exact.
         y = self.outputs
         if y.dtype.kind == "f":
             y = np.rint(y / GRID) * GRID
@@ -89,7 +89,7 @@ class Batch:
             # cos(a - 2t) - cos(a) = 2 sin(t) sin(a - t)
             angle = 2 * np.pi / modulus * remainders
             values = 2 * np.sin(turn) * np.sin(angle - turn)
-            # Rounded, so that the same residue gives the same number, whatever the batch.
+            # Rounded, so the same residue gives the same number, whatever the batch.
             return np.asarray(values.round(9))
 
         if remainders.dtype.kind == "f":
@@ -296,7 +296,7 @@ def logistic(design: Floats, answers: Floats) -> Floats:
 
 
 def _by_cell(tables: NDArray[Any]) -> NDArray[Any]:
-    """Tables with outputs along the last axis: a row a cell."""
+    """Tables with outputs along the last axis: one row per cell."""
     return tables.reshape(-1, tables.shape[-1])
 
 
@@ -341,7 +341,7 @@ _ROUNDING = 1e-9  # of the spread of outputs: a smaller distance is one of round
 _HANDICAP = 2.0
 _NEAREST = 1 << 14  # outputs among which the least distance is sought
 
-Rows = NDArray[np.generic]  # a row a cell, a column an output
+Rows = NDArray[np.generic]  # one row per cell, a column an output
 _Keys = Callable[[Rows], Rows]
 
 

@@ -85,7 +85,7 @@ class Swap:
 
         ``ln(b + 1) - ln o`` up to the rate ``√(b+1)/(√(b+1) + 1)`` and ``ln o`` beyond it, with o =
         p/(1 - p) and b the size of the largest stratum in which records differ. It is about
-        derangements. Two datasets with the same totals differ in two records or more, so that two
+        derangements. Two datasets with the same totals differ in two records or more, so two
         persons who change places cost twice this.
 
         >>> # Their Table 2
@@ -128,7 +128,7 @@ class Stratum:
 
     @classmethod
     def from_totals(cls, by_held: ArrayLike, by_swapped: ArrayLike) -> "list[Stratum]":
-        """Return the strata of two tables of totals, a row a stratum; those without records are
+        """Return the strata of two tables of totals, one row per stratum; those without records are
         left out.
 
         >>> Stratum.from_totals([[2, 1], [0, 0]], [[1, 1, 1], [0, 0, 0]])
@@ -146,7 +146,7 @@ class Stratum:
 
     @property
     def is_fixed(self) -> bool:
-        """Whether the totals give the whole table, so that swapping hides nothing."""
+        """Whether the totals give the whole table, so swapping hides nothing."""
         return min(len(self.hold), len(self.over)) < 2
 
     @property
@@ -206,7 +206,7 @@ def choice_weights(n: int, swap: Swap) -> list[Fraction]:
 
     For ``shuffle`` it is the binomial law. A uniform derangement of k records is a signed mixture
     of uniform permutations of its subsets, ``d(k) D_S = Σ over T in S of (-1)^(k-|T|) |T|! U_T``
-    (inclusion and exclusion of the fixed points), so that ``derange`` has weights too, some of them
+    (inclusion and exclusion of the fixed points), so ``derange`` has weights too, some of them
     below 0.
 
     >>> choice_weights(2, Swap("1/2")), choice_weights(2, Swap("1/2", "derange"))
@@ -314,7 +314,7 @@ class CellLaw:
     """The law of one published cell, given the true one, for all true cells.
 
     Of n records r have the held value and c the swapped one. The random permutation treats all
-    records alike, so that the records that have the swapped value afterwards are, given how many of
+    records alike, so the records that have the swapped value afterwards are, given how many of
     them are new, a uniform choice. With e leavers the cell loses a hypergeometric number and gains
     another: ``cell + Hyp(n - c, r - cell, e) - Hyp(c, cell, e)``.
 
@@ -557,7 +557,7 @@ def _log_binomial(n: int, counts: Integers, p: float) -> Floats:
 
 
 def _hypergeometric(population: int, marked: int, draws: Integers, hits: Integers) -> Floats:
-    """Probability of `hits` marked ones among draws without replacement; 0 where that is
+    """Probability of `hits` marked ones among draws without replacement; 0 if that is
     impossible.
     """
     missed = draws - hits
@@ -580,6 +580,6 @@ def _log_factorials(n: int) -> Floats:
     """Logarithms of 0!, 1!, …, at least up to n!."""
     from scipy.special import gammaln
 
-    # one table for each power of two, so that few are made
+    # one table for each power of two, so few are made
     size = 1 << n.bit_length()
     return np.asarray(gammaln(np.arange(size + 1) + 1.0))

@@ -2,7 +2,7 @@
 do.
 
 Match × swapped and match × held totals stay exact: these are the datasets D_t. One person who
-changes takes one or two others of the same stratum along (a = 3), so that strata never add up; the
+changes takes one or two others of the same stratum along (a = 3), so strata never add up; the
 worst of them counts. What a stratum looks like after swapping is in `swap_laws`, how laws become
 curves in `distinguishing`.
 """
@@ -56,7 +56,7 @@ class StratumLoss:
     stratum
         Its totals.
     curve
-        The tradeoff function, the least over all neighbouring tables; None where there are too many
+        The tradeoff function, the least over all neighboring tables; None if there are too many
         to be sure.
     attack
         The advantage of an attacker: the best possible where there is a curve, else what one at
@@ -139,7 +139,7 @@ class SwapAssessment:
         the same totals.
 
         ``Δ2/μ · √((1 - 1/r)(1 - 1/c))``: noise only in the directions that the totals leave free,
-        scaled to the farthest neighbours, Δ2 = 2 for two records that change places and √6 for a
+        scaled to the farthest neighbors, Δ2 = 2 for two records that change places and √6 for a
         cycle of three.
         """
         stratum = self.worst.stratum
@@ -153,7 +153,7 @@ class SwapAssessment:
 def assess_swapping(
     swap: Swap, strata: Iterable[Stratum], progress: Progress = silent
 ) -> SwapAssessment:
-    """Return what swapping guarantees beside the totals that it keeps exact.
+    """Return what swapping guarantees next to the totals that it keeps exact.
 
     Strata of two held and two swapped values have an exact law, and small others are listed, cycles
     of three included. Of the rest it is only known what an attacker can at least do, who looks at
@@ -171,7 +171,7 @@ def assess_swapping(
     Raises
     ------
     InputError
-        If the totals of every stratum give it away, so that there is nothing to guarantee.
+        If the totals of every stratum give it away, so there is nothing to guarantee.
 
     Examples
     --------
@@ -215,7 +215,7 @@ def assess_swapping(
 
 
 def _proof(stratum: Stratum, swap: Swap) -> tuple[float, Callable[[], StratumLoss] | None]:
-    """How many multiplications a proof takes and how to get it, None where none is possible."""
+    """How many multiplications a proof takes and how to get it, None if none is possible."""
     tables = list_tables(stratum)
     if tables is not None:
         choices = sum(map(_choices, tables))
@@ -349,7 +349,7 @@ def _align_laws(one: tuple[int, Floats], other: tuple[int, Floats]) -> tuple[Flo
 def attack_stratum(stratum: Stratum, swap: Swap) -> StratumLoss:
     """Return what an attacker at least gains in a stratum of any size, by looking at a single cell.
 
-    Any true cell but the largest has a neighbour that is one more: somebody of the same held value
+    Any true cell but the largest has a neighbor that is one more: somebody of the same held value
     and somebody of the same swapped value change places. So the distance of these two laws bounds
     what is hidden from above.
 

@@ -48,7 +48,7 @@ Nodes = dict[str, dict[int, int]]
 
 @singledispatch
 def worst_move(space: QuerySpace) -> NDArray[Any] | None:
-    """Return the difference of two adjacent datasets; None where none is known.
+    """Return the difference of two adjacent datasets; None if none is known.
 
     A query of one number moves by Δ∞.
     """
@@ -168,7 +168,7 @@ def _(space: MomentSpace) -> Counts | None:
 
 
 def _repeat_rows(space: MomentSpace) -> NDArray[np.object_] | None:
-    """Each row as many times as records can share it; None where that is not known."""
+    """Each row as many times as records can share it; None if that is not known."""
     records = _count_sharing_records(space)
     return None if records is None else space.inhabited_rows * records[:, None]
 
@@ -183,7 +183,7 @@ def _subtract_rows(space: MomentSpace) -> NDArray[np.object_] | None:
 
 
 def _count_sharing_records(space: MomentSpace) -> NDArray[np.object_] | None:
-    """How many of the records that may move can share each row; None where margins tie the
+    """How many of the records that may move can share each row; None if margins tie the
     factors otherwise.
 
     A dataset with k records in a cell exists where every margin of the factors counts k there,
@@ -286,7 +286,7 @@ def _draw_ball_move(
     blocks: list[tuple[int, ...]],
     generator: np.random.Generator,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Draw a records with one of two values each. Published levels are handed around, so that
+    """Draw a records with one of two values each. Published levels are handed around, so
     their counts stay.
     """
     which = generator.integers(2, size=space.costs.a) * generator.integers(2)
@@ -416,7 +416,7 @@ class DrawnExchanges:
         return starts
 
     def _draw_nodes(self, move: ExchangeMove, generator: np.random.Generator) -> Nodes | None:
-        """Nodes of all letters that keep the rules; None where the draw led nowhere."""
+        """Nodes of all letters that keep the rules; None if the draw led nowhere."""
         placed: Nodes = {letter: {} for letter in move.letters}
         for cells in self._cells:
             held = Counter[int]()

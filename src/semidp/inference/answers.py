@@ -176,7 +176,7 @@ def linear_interval(
 ) -> IntervalEstimate:
     """Return the interval of a weighted sum of cells for the noise alone, from draws of its error.
 
-    Counts of records are whole numbers within `span`, so that the interval is cut to those; a share
+    Counts of records are whole numbers within `span`, so the interval is cut to those; a share
     has that span and those whole numbers divided by the `among` records that it is a share of.
     """
     sizes = np.abs(errors)
@@ -202,7 +202,7 @@ def ratio_interval(
     inversion.
 
     A ratio R is kept where ``|y1 - R y2|`` is within what the noise of ``x1 - R x2`` explains,
-    which is exact for each R. Where y2 could be 0, every ratio within the span is possible.
+    which is exact for each R. If y2 could be 0, every ratio within the span is possible.
     """
     (top, bottom), (first, second) = parts, errors
 
@@ -268,7 +268,7 @@ def inverted_rate(
 
     R is kept where both tails exceed ``(1 - level)/2``: the mean over draws e of the noise of
     ``P(Bin(y2 - e2, R) >= y1 - e1)``, and of ``P(... <= ...)``. With an exact number of records
-    this is the law of the noisy count of cases, so that the interval holds at least as often as
+    this is the law of the noisy count of cases, so the interval holds at least as often as
     stated, for any number of cases (without noise: Clopper and Pearson). A noisy number of records
     makes it an approximation. Clusters of m records count as ``1/m`` as many records (Korn and
     Graubard, 1998): exact for persons with m records that are all alike, and wider than need be for
@@ -348,7 +348,7 @@ def sampled_shares(
 def _score_roots(
     parts: tuple[float, float], noise: tuple[float, float, float], level: float, cluster: int
 ) -> tuple[float, float] | None:
-    """Return the ends of `sampled_rate` before they are cut; None where the records could be
+    """Return the ends of `sampled_rate` before they are cut; None if the records could be
     none.
     """
     (top, bottom), (v1, v12, v2) = parts, noise
@@ -393,8 +393,8 @@ def mover_difference(
 
     It is computed at once from the two intervals, and only for differences;
     `ratios.sampled_comparison` searches for the values that the joint score of both rates keeps,
-    for ratios too. Over 24 settings of 8 to 60 records beside 10 to 2,000, 1,000 runs each, the two
-    covered 0.952 and 0.951 at 0.95, with widths within 2% on average.
+    for ratios too. Over 24 settings of 8 to 60 records next to 10 to 2,000, 1,000 runs each, the
+    two covered 0.952 and 0.951 at 0.95, with widths within 2% on average.
 
     Each rate R_i has the distances to the ends l_i, u_i of its score interval. Their squares add up
     like variances (MOVER; Newcombe, 1998), less what the errors of the two have in common: the
@@ -445,7 +445,7 @@ def overlapping_difference(
     """Return an interval of the difference of two population rates in groups that share some
     records.
 
-    The two rates may be correlated in any way, so that the distances to the ends of their score
+    The two rates may be correlated in any way, so the distances to the ends of their score
     intervals add up, and not their squares: it holds at least as often as stated. The parameters
     are those of `mover_difference`.
 

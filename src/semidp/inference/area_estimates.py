@@ -1,7 +1,7 @@
 """Estimates for areas from the noisy measurement files, one state in memory at a time.
 
 States are estimated one after the other or side by side in processes of their own; what each says
-is added up, as the noise of different states is independent. Where the files of the nation are
+is added up, as the noise of different states is independent. If the files of the nation are
 used, every state is read twice: what each says of itself goes up first, and what is known of it
 from everything comes down.
 
@@ -424,7 +424,7 @@ class CensusTask:
         return nation_use(self.folder, self.nation, self.every_state, self.states())
 
     def digest(self) -> str:
-        """Tell tasks apart, so that only the same one is resumed."""
+        """Tell tasks apart, so only the same one is resumed."""
         rows = self.areas.rows if self.areas is not None else ()
         parts = [
             str(Path(self.folder).resolve()),
@@ -441,7 +441,7 @@ class CensusTask:
 class CensusEstimates:
     """Estimates for areas: a row for each area, a column for each group of people.
 
-    Intervals are normal, and cut at zero where no weight is negative.
+    Intervals are normal, and cut at zero if no weight is negative.
     """
 
     names: tuple[str, ...]
@@ -649,7 +649,7 @@ def _combine_states(
         variances = np.sum([part["variances"] for part in partial.values()], axis=0)
         sums = AreaSums(values, variances)
     else:
-        # The nation ties states together, so that variances are more than a sum.
+        # The nation ties states together, so variances are more than a sum.
         sums = nation.add_states(partial, np.stack(list(groups().values())))
     # A difference of areas may be negative, a count may not.
     whole = all(weight >= 0 for _, _, weight in task.areas.rows)
@@ -700,7 +700,7 @@ def _header(first: str) -> str:
 
 
 def _text(table: CensusEstimates) -> str:
-    """Lines of a CSV file; numbers with six decimals, empty where nothing determines them."""
+    """Lines of a CSV file; numbers with six decimals, empty if nothing determines them."""
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
     for name, people, *numbers in table.rows():

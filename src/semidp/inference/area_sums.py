@@ -2,7 +2,7 @@
 somebody writes them (``gap: sex=f & region=n - 0.5 * region-age[age=d]``).
 
 A district is these blocks, or these wards and a part of another; the noise of the release has a
-known law, so that every such sum has an interval, at no cost in privacy. Tables that share a
+known law, so every such sum has an interval, at no cost in privacy. Tables that share a
 budget, and those of a combination, have noise in common; others are independent.
 """
 

@@ -72,7 +72,7 @@ class Association(Encodable):
     p_value
         ``(1 + number of simulated statistics at least as large) / (1 + draws)``.
     draws
-        How many were simulated; 0 where a bound takes the place of a simulation.
+        How many were simulated; 0 if a bound takes the place of a simulation.
     notes
         What a reader must know.
     noisy_totals
@@ -158,7 +158,7 @@ class ScoreTest:
         return np.asarray(flat / divisor[:, None, None])
 
     def transforms(self, hypergeometric: Floats, noise: Floats) -> tuple[Floats, int]:
-        """Maps from the centred sums of the strata to independent numbers of variance 1, and how
+        """Maps from the centered sums of the strata to independent numbers of variance 1, and how
         many these are.
 
         Returns one map of shape (places, strata, size): the sum of squares of the places is the
@@ -186,7 +186,7 @@ def _compute_scatter(scores: Floats, totals: Counts) -> Floats:
     """``U'(diag R - RR'/n)U`` of every stratum, of shape (strata, a, a)."""
     n = np.maximum(totals.sum(axis=0), 1)
     means = np.einsum("ia,ik->ka", scores, totals / n)
-    # (strata, levels, a): centred first, so that nothing cancels
+    # (strata, levels, a): centered first, so nothing cancels
     away = scores[None] - means[:, None]
     return np.asarray(np.einsum("ik,kia,kib->kab", totals, away, away))
 
@@ -215,7 +215,7 @@ def score_test(
     """Return the statistic, its degrees of freedom, the signed root where there is one, and the
     p-value.
 
-    The published and the simulated statistics are exchangeable under independence, so that the
+    The published and the simulated statistics are exchangeable under independence, so the
     p-value is valid for every number of draws (Davison and Hinkley, section 4.2).
 
     Parameters

@@ -36,7 +36,7 @@ _MOST_MARGINS = 8  # margins of which every few are tried together
 
 @dataclass(frozen=True, eq=False)
 class CellBounds:
-    """The least and the largest count that each cell of a table can have beside the exact totals.
+    """The least and the largest count that each cell of a table can have next to the exact totals.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ class CellBounds:
     totals
         The exact margins, n among them.
     possible
-        The cells of all features that can hold a record; None where all can, or where they are too
+        The cells of all features that can hold a record; None if all can, or where they are too
         many to look at.
 
     Examples

@@ -2,7 +2,7 @@
 
 Given both margins of every stratum and the odds ratio, the tables have a known law, and so has the
 noise. The pooled sum of `association` is tested for every odds ratio; those that are not rejected
-are the interval. Where the totals of one feature are noisy, the statistic is that of the pooled
+are the interval. If the totals of one feature are noisy, the statistic is that of the pooled
 test in `unknown_totals`: given odds ratio and totals, counts are noncentral hypergeometric, and
 stratum by stratum a law above those of all plausible totals bounds the tails. What spends a budget
 is in `semidp.publish.statistics.odds_ratio`.
@@ -319,7 +319,7 @@ class CommonOddsRatio(Encodable):
     varying
         How many strata can vary: the others say nothing.
     draws
-        How many tables with noise were simulated; 0 where a bound takes the place of a simulation.
+        How many tables with noise were simulated; 0 if a bound takes the place of a simulation.
     notes
         What a reader must know.
     noisy_totals
@@ -355,9 +355,9 @@ class PooledSum:
     """``S = Σ w_k (x11k + noise)`` over strata with known margins: its law for every odds ratio.
 
     x11k has Fisher's noncentral hypergeometric law. It grows with the odds ratio: tables are drawn
-    for all odds ratios from the same uniform numbers, so that each simulated S grows too, and the
+    for all odds ratios from the same uniform numbers, so each simulated S grows too, and the
     share of those above a number is monotone. For one odds ratio the published and the simulated
-    sums are exchangeable where it is the true one, so that each tail is a p-value for any number of
+    sums are exchangeable where it is the true one, so each tail is a p-value for any number of
     draws.
 
     Parameters
@@ -365,7 +365,7 @@ class PooledSum:
     margins, weights
         Of the strata that vary.
     uniforms
-        A row a stratum, a column a draw.
+        A row a stratum, one column per draw.
     errors
         The noise of S in each draw.
 
@@ -475,11 +475,11 @@ def common_odds_ratio(
     level
         The confidence level.
     table
-        Which table; the smallest with the features unless given.
+        Which table (default: the smallest with the features).
     draws
         How many tables are simulated.
     randomness
-        For the simulation; the operating system unless given.
+        For the simulation (default: the operating system).
 
     Examples
     --------

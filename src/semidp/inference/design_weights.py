@@ -1,7 +1,7 @@
 """Weighted estimates of a stratified sample: totals, shares and means of a population.
 
 Stratum h has N_h people, of whom n_h are in the data; both are public, and w_h = N_h/n_h. A
-weighted total is ``Σ w_h x_h`` over noisy counts, so that its noise has a known law. For simple
+weighted total is ``Σ w_h x_h`` over noisy counts, so its noise has a known law. For simple
 random sampling without replacement inside strata, the sampling variance of the total of a yes or no
 is
 

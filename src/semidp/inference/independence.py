@@ -2,10 +2,10 @@
 
 Every test of a release starts from a `CrossedTable`: noisy counts by rows, columns and strata, with
 its exact margins. Given the margins a table of independent features is multivariate hypergeometric,
-stratum by stratum, and the noise of a published table has a known law: so has their sum. Where the
+stratum by stratum, and the noise of a published table has a known law: so has their sum. If the
 totals of a feature are noisy too, and few, an interval says which totals are plausible. The largest
 p-value over those, plus the chance that the interval misses, is a p-value (Berger and Boos, 1994).
-Awan and Wang (2024) treat general models in the same spirit, by repro samples. Where there are too
+Awan and Wang (2024) treat general models in the same spirit, by repro samples. If there are too
 many totals to try them all, see `unknown_totals`.
 """
 
@@ -95,12 +95,12 @@ class CrossedTable:
 
     @cached_property
     def row_totals(self) -> Counts:
-        """The exact totals of rows, one column a stratum; 0 where they are noisy."""
+        """The exact totals of rows, one column per stratum; 0 if they are noisy."""
         return self._totals(0)
 
     @cached_property
     def column_totals(self) -> Counts:
-        """The exact totals of columns, one column a stratum; 0 where they are noisy."""
+        """The exact totals of columns, one column per stratum; 0 if they are noisy."""
         return self._totals(1)
 
     def _totals(self, side: int) -> Counts:
@@ -240,7 +240,7 @@ def random_tables(rows: Counts, columns: Counts, count: int, source: np.random.G
     Parameters
     ----------
     rows, columns
-        The margins, one column a stratum: shapes (r, k) and (c, k).
+        The margins, one column per stratum: shapes (r, k) and (c, k).
 
     Returns
     -------
@@ -289,7 +289,7 @@ def independence_test(
 
     ``Σ (y - e)² / (v + τ²)`` with e the means given the margins, v the hypergeometric variance and
     τ² that of the noise. The published and the simulated statistics are exchangeable under
-    independence, whatever the law of the noise, so that ``(1 + #{S* >= S}) / (1 + draws)`` is a
+    independence, whatever the law of the noise, so ``(1 + #{S* >= S}) / (1 + draws)`` is a
     valid p-value for every number of draws (Davison and Hinkley, section 4.2).
 
     Parameters
@@ -349,7 +349,7 @@ class TotalsTest:
     errors
         Simulated noise of tables, of shape (draws, r, c).
     seed
-        Of the simulated tables: the same for all totals, so that their p-values differ by the
+        Of the simulated tables: the same for all totals, so their p-values differ by the
         totals alone.
     """
 
@@ -397,8 +397,8 @@ class ScoredTotalsTest(TotalsTest):
     alternative: Alternative
 
     def sums(self, tables: Floats, rows: Counts, columns: Counts) -> Floats:
-        """The sums of scores of each table less their means, in standard deviations, one row a
-        table.
+        """The sums of scores of each table less their means, in standard deviations, one row
+        per table.
         """
         n = float(rows.sum())
         off = remove_excess(tables, rows, columns) - np.outer(rows, columns) / n
@@ -484,7 +484,7 @@ def tried_totals(
     draws: int,
     randomness: Randomness,
 ) -> TriedTotals | None:
-    """Test independence, or sums of scores, for every plausible total; None where these are too
+    """Test independence, or sums of scores, for every plausible total; None if these are too
     many to try.
     """
     check_draws(draws)
@@ -529,7 +529,7 @@ def _plausible(asked: CrossedTable, side: int, errors: Floats) -> list[Counts] |
     """Totals of rows (side 0) or columns (1) that the noise does not rule out; the exact ones where
     published.
 
-    None where there are too many.
+    None if there are too many.
     """
     if asked.exact[side]:
         published = asked.column_totals if side else asked.row_totals

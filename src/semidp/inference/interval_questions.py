@@ -188,7 +188,7 @@ class TableQuestion:
             )
         if not n:
             return normal_interval(0.0, 0.0, 0.0, (0.0, 0.0), self.level, Covers.both)
-        # Cells on both sides cancel, so that the two counts have no record in common.
+        # Cells on both sides cancel, so the two counts have no record in common.
         sides = [np.maximum(weights, 0.0), np.maximum(-weights, 0.0)]
         counts = self.measured.sum_cells(np.stack(sides)).tolist()
         noises = [self._error(side) ** 2 for side in sides]
@@ -242,8 +242,8 @@ class TableQuestion:
         return low - most, high - less
 
     def _rate_span(self, top: Floats, bottom: Floats) -> tuple[float, float]:
-        """What the exact totals allow a share to be: most cases beside fewest others, and the other
-        way round.
+        """What the exact totals allow a share to be: most cases with fewest others, and the
+        other way round.
         """
         (low, high), (less, most) = self.bounds.span(top), self.bounds.span(bottom - top)
         return (low / (low + most) if low + most else 0.0), (
@@ -289,9 +289,9 @@ class TableQuestion:
 
     def _inner_and_rest(self, parts: list[tuple[Floats, Floats]]) -> IntervalEstimate | None:
         """Return the difference of the population rates of a group and of one that holds it; None
-        where neither holds the other, or where the larger one may have no further records.
+        if neither holds the other, or where the larger one may have no further records.
 
-        The outer group is the inner one and the rest, in shares w and 1 - w, so that the difference
+        The outer group is the inner one and the rest, in shares w and 1 - w, so the difference
         is 1 - w times that of the inner rate and the rest's, which share no record. The share is an
         estimate too, with an interval of its own.
         """
@@ -337,7 +337,7 @@ class TableQuestion:
         """Return the variance of the difference of two rates by sampling, and that of equal rates.
 
         Groups without a common record are independent. Others may be correlated in any way: their
-        standard errors are added. Where one holds the other, see `_inner_and_rest`.
+        standard errors are added. If one holds the other, see `_inner_and_rest`.
         """
         if not (groups[0] * groups[1]).any():
             return self.cluster * _variance(sums), self.cluster * _variance(sums, _pool_rates(sums))

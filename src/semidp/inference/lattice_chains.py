@@ -1,7 +1,7 @@
 """Chains on the tables with given exact totals, their moves, many at a time, and the likelihood of
 what was measured.
 
-A line adds k to some cells and takes k from others, so that exact totals stay; lines that share no
+A line adds k to some cells and takes k from others, so exact totals stay; lines that share no
 cell move together. With totals in a circle, structural zeros, nested features or noise on residuals
 chains may pass through tables with negative counts, or counts in impossible cells, at a price; only
 tables without any are kept. What a release measured of a table is the business of `likelihoods`.
@@ -147,7 +147,7 @@ def drawn_lines(
     signs.
 
     With `at_once` they are all lines that share no cell, else one a chain. No line depends on a
-    table, so that those of many rounds are drawn together.
+    table, so those of many rounds are drawn together.
     """
     largest = max(moves.count * len(moves.signs) for moves in kinds)
     together = min(_ROUNDS, max(1, _MANY_CELLS // (chains * largest)))
@@ -296,7 +296,7 @@ def sample_steps(
         first, last = low[lines], high[lines]
         uniform = source.random((tries, lines.size))
         tried = first + (uniform * (last - first + 1)).astype(np.int64)
-        # The present place always gains enough, so that the window cannot become empty.
+        # The present place always gains enough, so the window cannot become empty.
         enough = (tried == 0) | (gain(tried, lines) >= level[lines])
         best = enough.argmax(axis=0)
         every = np.arange(lines.size)
@@ -437,7 +437,7 @@ class EntryLikelihood:
         return numbers, np.where(is_listed, by_cell.data[places], 0).astype(np.int64)
 
     def errors(self, tables: Counts) -> Counts:
-        """What the noise was if these were the tables, one row a table."""
+        """What the noise was if these were the tables, one row per table."""
         return np.asarray(self.noisy - (self.weights @ tables.T).T)
 
     def evaluate(self, errors: Counts) -> Floats:
@@ -621,9 +621,9 @@ class Chains:
         source: np.random.Generator,
     ) -> Counts:
         """Change the cells of lines by k times their signs; return how much more of each table is
-        impossible. With sums there is one line a table.
+        impossible. With sums there is one line per table.
 
-        The law of the cells is a product, so that no line changes what another one gains.
+        The law of the cells is a product, so no line changes what another one gains.
         """
         chains = len(current)
         cells = places.reshape(-1, len(signs))

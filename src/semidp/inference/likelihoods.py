@@ -1,6 +1,6 @@
 """The likelihood of a table: what every measurement of a release, or of several, says of its cells.
 
-Measurements with budgets of their own have independent noise, so that likelihoods multiply. A
+Measurements with budgets of their own have independent noise, so likelihoods multiply. A
 measurement of a table with other features says what the features in common say. Which tables are
 possible, and how chains move through them, is the business of `markov`.
 """
@@ -74,7 +74,7 @@ class SummedNoise:
 
     @cached_property
     def _probabilities(self) -> Floats:
-        """Probabilities of 0, 1, 2 …, by convolution; 0 where they are too small to be exact."""
+        """Probabilities of 0, 1, 2 …, by convolution; 0 if they are too small to be exact."""
         reach = math.ceil(_FAR * math.sqrt(self.variance)) + 20
         sizes = np.arange(reach)
         half = self.law.pmf(sizes)
@@ -262,7 +262,7 @@ def noisy_counts(release: "ReleaseValue") -> list[NoisyCounts]:
 
 
 def possible_cells(public: Dataspace, schema: Schema) -> Flags:
-    """Cells of a table that may hold records beside the exact totals and structural zeros, flat."""
+    """Cells of a table that may hold records under the exact totals and zeros, flat."""
     possible = CellBounds.from_dataspace(public, schema.names).upper.ravel() > 0
     if schema.possible is not None:
         possible &= schema.possible.ravel()

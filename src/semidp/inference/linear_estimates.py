@@ -1,6 +1,6 @@
 """The algebra of linear estimates: weighted sums of measured numbers whose noise has a known law.
 
-Every estimate here is ``Σ c y`` over measured numbers y, plus what exact totals fix, so that its
+Every estimate here is ``Σ c y`` over measured numbers y, plus what exact totals fix, so its
 error is ``Σ c · noise``. The weights c give its standard error, its covariances with others, its
 law and its draws. `SumErrors` holds the weights of several sums on all noise that was drawn.
 `LinearEstimates` turn weights on the cells of tables into them: those of one release, or of several
@@ -45,7 +45,7 @@ class DrawnNumbers:
     scales
         What each was multiplied by before it was measured.
     mechanism, entries
-        The mechanism that drew them, and which of its entries they are; None where several did.
+        The mechanism that drew them, and which of its entries they are; None if several did.
 
     Examples
     --------
@@ -134,7 +134,7 @@ class DrawnTable:
         return np.stack([space.project(each).ravel() for each in weights])
 
     def variances(self, weights: Floats) -> Floats:
-        """Variances of the noise of weighted sums; 0 where exact totals fix one."""
+        """Variances of the noise of weighted sums; 0 if exact totals fix one."""
         errors = np.array([self.mechanism.standard_error(each) for each in weights])
         squares = np.square(weights).reshape(len(weights), -1).sum(axis=1)
         noticeable = errors > _FIXED * np.sqrt(self.mechanism.variance * squares)
@@ -223,7 +223,7 @@ class SumErrors:
         return matrix
 
     def draw(self, count: int, randomness: Randomness) -> Floats:
-        """Draw the errors of the sums, one row a draw."""
+        """Draw the errors of the sums, one row per draw."""
         total = np.zeros((count, self.sums))
         for drawn, weights in self.parts:
             total += drawn.draw(weights, count, randomness)
@@ -255,7 +255,7 @@ class SumErrors:
 
     @property
     def is_independent(self) -> bool:
-        """Whether all noise was drawn number by number, so that every sum has `terms`."""
+        """Whether all noise was drawn number by number, so every sum has `terms`."""
         for drawn, _ in self.parts:
             if isinstance(drawn, DrawnTable) and not isinstance(drawn.mechanism, CellByCell):
                 return False
@@ -323,7 +323,7 @@ def weigh_mechanism(mechanism: Mechanism, weights: Mapping[int, Floats]) -> SumE
 
 
 def blocks(draws: int, size: int) -> list[int]:
-    """Return how many to draw at a time, so that a block of tables of that size fits in memory.
+    """Return how many to draw at a time, so a block of tables of that size fits in memory.
 
     >>> blocks(10, 2_000_000)
     [2, 2, 2, 2, 2]

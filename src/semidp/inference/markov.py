@@ -260,13 +260,13 @@ def posterior(
     release
         A release with a table of counts.
     table
-        Which table; the smallest unless given.
+        Which table (default: the smallest).
     level
         The probability of the intervals.
     steps
-        How often each chain moves; up to some hundred times the number of cells unless given.
+        How often each chain moves (default: up to some hundred times the number of cells).
     randomness
-        For the chains; the operating system unless given.
+        For the chains (default: the operating system).
 
     Examples
     --------
@@ -313,7 +313,7 @@ def posterior(
 def shortest_intervals(draws: Counts, level: float) -> tuple[Floats, Floats]:
     """For each column the shortest interval of whole numbers that holds this share of its draws.
 
-    Of several as short the one with the most draws; of those the lowest. Where a law falls or rises
+    Of several as short the one with the most draws; of those the lowest. If a law falls or rises
     all the way, the interval begins or ends where the law does, which equal tails would cut off.
 
     >>> draws = np.array([[0, 3], [0, 4], [1, 5], [6, 5]])

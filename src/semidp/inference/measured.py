@@ -162,7 +162,7 @@ class Measured:
     def simulate_errors(
         self, weights: Floats, draws: int | None, randomness: Randomness | None
     ) -> Floats:
-        """Return draws of the errors of weighted sums, one row a draw."""
+        """Return draws of the errors of weighted sums, one row per draw."""
         source = SystemRandomness() if randomness is None else randomness
         return self.weigh_noise(weights).draw(self.draws if draws is None else draws, source)
 
@@ -301,7 +301,7 @@ def select_public(release: "ReleaseValue", measured: Measured) -> Dataspace:
 
 def clustering(release: "ReleaseValue", measured: Measured) -> Protection | None:
     """Who may have several of the records in a table, or a unit with several members: they may vary
-    together. None where records are independent, as units are.
+    together. None if records are independent, as units are.
     """
     if measured.counted == UNIT:
         return None

@@ -49,7 +49,7 @@ class Formula:
     Parameters
     ----------
     response
-        The feature whose rate is modelled; None for a log-linear model of the counts.
+        The feature whose rate is modeled; None for a log-linear model of the counts.
     terms
         The features of each term, in order; the intercept is always there.
 
@@ -83,7 +83,7 @@ class Formula:
         response = left or None
         if response and any(response in term for term in terms):
             raise InputError(f"{response!r} stands on both sides of {text!r}")
-        # Terms of few features first, so that main effects come before what they make together.
+        # Terms of few features first, so main effects come before what they make together.
         return cls(response, tuple(sorted(terms, key=len)))
 
     @property
@@ -325,7 +325,7 @@ class TableModel:
     terms
         Wald tests of the terms that are part of no larger term.
     fit
-        ``r'V⁻¹r`` against χ²: whether the model fits; None where it has as many coefficients as
+        ``r'V⁻¹r`` against χ²: whether the model fits; None if it has as many coefficients as
         cells.
     against
         The test against a smaller model that was named.

@@ -25,7 +25,7 @@ any folder below ``US.parquet/DPQuery``. Each row has
   exact.
 
 Noise is discrete Gaussian with ``σ² = 1/ρ`` for a query that has the part ρ of the budget: one
-person who changes moves two counts of it by one, so that ``ρ = 2/(2σ²)``.
+person who changes moves two counts of it by one, so ``ρ = 2/(2σ²)``.
 """
 
 import contextlib

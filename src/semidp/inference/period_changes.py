@@ -1,6 +1,6 @@
 """What changed from one release to the next: differences and ratios, with the noise of both.
 
-Releases of different periods have noise of their own, so that the law of a difference is the
+Releases of different periods have noise of their own, so the law of a difference is the
 convolution of two known laws. What is exact in both has an exact difference. Everything is about
 the records of the periods, not about a population, and costs no budget.
 """
@@ -79,15 +79,15 @@ class Reading:
     values
         Estimate of each row.
     errors
-        The noise of the rows; None where only intervals are known.
+        The noise of the rows; None if only intervals are known.
     rounding
         How far the grid of an outcome may move each row.
     ends, level
         Where the noise is not a sum: an interval of each row, and its level.
     least
-        What no number is below; None where it is not known.
+        What no number is below; None if it is not known.
     bounds
-        Declared bounds of an outcome, to which its values were moved; None where there are none.
+        Declared bounds of an outcome, to which its values were moved; None if there are none.
     """
 
     name: str
@@ -393,10 +393,10 @@ def _signed_ratio_ends(
 def _test_change(
     sizes: Floats, errors: SumErrors, names: tuple[str, str, str], randomness: Randomness
 ) -> ChangeTest | None:
-    """Compare the largest difference, in standard errors, with those of simulated noise; None where
+    """Compare the largest difference, in standard errors, with those of simulated noise; None if
     nothing has noise.
 
-    The noise of all rows is drawn together, so that rows that share noise are no trouble.
+    The noise of all rows is drawn together, so rows that share noise are no trouble.
     """
     deviations = errors.standard_errors
     noisy = deviations > 0
@@ -548,7 +548,7 @@ def _read_intervals(result: PublishedStatistic, sheet: Sheet) -> Reading | None:
 
 
 def locate_periods(names: Sequence[str]) -> list[int] | None:
-    """Where periods lie on a calendar, from the first on; None where they are no periods of one
+    """Where periods lie on a calendar, from the first on; None if they are no periods of one
     unit, or not in order. Pooled periods lie at their end.
 
     >>> locate_periods(["2025Q4", "2026Q2"]), locate_periods(["2026", "spring"])

@@ -1,7 +1,7 @@
 """Association where one of the two features has noisy totals: any number of levels, strata and
 scores.
 
-The exact feature centres the statistic, so that its mean is 0 whatever the unknown totals are. How
+The exact feature centers the statistic, so its mean is 0 whatever the unknown totals are. How
 far it spreads is bounded over all plausible totals in the convex order, stratum by stratum: they
 need not be tried together, and nothing is simulated. X is below Y in the convex order if
 ``E φ(X) <= E φ(Y)`` for every convex φ: equal means, and Y spreads more. The order is kept by sums
@@ -45,7 +45,7 @@ class GridLaw:
     Parameters
     ----------
     step
-        The distance of neighbouring points.
+        The distance of neighboring points.
     start
         The number of the first point: it lies at ``start * step``.
     masses
@@ -58,7 +58,7 @@ class GridLaw:
 
     @classmethod
     def split(cls, values: Floats, masses: Floats, step: float) -> "GridLaw":
-        """Put each value on its two neighbours in the grid, so that the mean stays: a law above in
+        """Put each value on its two neighbors in the grid, so the mean stays: a law above in
         the convex order.
 
         >>> GridLaw.split(np.array([-0.25, 0.75]), np.array([0.75, 0.25]), 1.0).masses.tolist()
@@ -155,7 +155,7 @@ def hypergeometric(n: int, marked: int, drawn: int, scale: float, step: float) -
     least, most = max(0, drawn + marked - n), min(drawn, marked)
     mean = marked * drawn / n
     spread = math.sqrt(hypergeometric_variance(n, marked, drawn))
-    # Far out the law is below every number that floating point holds beside 1.
+    # Far out the law is below every number that matters next to 1 in floating point.
     low = max(least, math.floor(mean - _WINDOW * spread - 40))
     high = min(most, math.ceil(mean + _WINDOW * spread + 40))
     x = np.arange(low, high, dtype=np.float64)
@@ -177,12 +177,12 @@ def hypergeometric_variance(n: int, marked: int, drawn: int) -> float:
 
 
 def above_totals(n: int, marked: int, least: int, most: int, step: float) -> GridLaw:
-    """A law above that of the centred number of marked records, for every number of drawn ones from
-    least to most.
+    """A law above that of the centered number of marked records, for every number of drawn ones
+    from least to most.
 
-    Drawn one by one, the centred number divided by ``n - t`` is a martingale, so that t records lie
+    Drawn one by one, the centered number divided by ``n - t`` is a martingale, so t records lie
     below ``(n - t) / (n - t')`` times those of a larger t'; in the same way from the other end.
-    Where there are many totals, one for each block is enough, times that factor.
+    If there are many totals, one for each block is enough, times that factor.
     """
     totals = _blocks(n, least, most)
     return above_all([hypergeometric(n, marked, drawn, factor, step) for drawn, factor in totals])
@@ -261,7 +261,7 @@ class SumLaw:
     Parameters
     ----------
     step
-        The distance of neighbouring points.
+        The distance of neighboring points.
     masses
         Their probabilities.
     """
@@ -379,7 +379,7 @@ class ScoreCuts:
 
     @classmethod
     def from_scores(cls, scores: Floats) -> "ScoreCuts":
-        """Cut scores between each two neighbours."""
+        """Cut scores between each two neighbors."""
         values = np.unique(scores)
         uppers = tuple(tuple((scores >= value).tolist()) for value in values[1:])
         return cls(tuple(np.diff(values).tolist()), uppers)
@@ -417,7 +417,7 @@ class UnknownTotals:
 
     With R the exact sizes of the groups of stratum k and n their sum, a question with scores u, v
     has the sum ``S_k = Σ (u_i - Σ R u / n) v_j y_ij``. Under independence its mean is 0 for all
-    totals of the levels, and it is the sum over cuts of u and v of centred hypergeometric numbers,
+    totals of the levels, and it is the sum over cuts of u and v of centered hypergeometric numbers,
     plus noise. Each of these is bounded over the plausible totals of its cut; cuts of one stratum
     are added as if they rose and fell together, strata independently.
 

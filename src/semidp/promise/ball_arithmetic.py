@@ -128,7 +128,7 @@ def least(holds: Callable[[float], bool]) -> float:
     below.
 
     `holds` is false up to some point and true after it; only values for which it said so are
-    returned, so that a cautious `holds` gives a cautious answer. Infinity where it holds for no
+    returned, so a cautious `holds` gives a cautious answer. Infinity where it holds for no
     float.
 
     >>> least(lambda x: x * x >= 2)

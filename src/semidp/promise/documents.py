@@ -2,7 +2,7 @@
 are in.
 
 A class that inherits `Encodable` writes no JSON by hand. Exact numbers are text, arrays are lists,
-and a field that is None where None is its default is left out. Regular files of a folder are read
+and a field that is None if None is its default is left out. Regular files of a folder are read
 whole, in blocks for a digest, or as a document.
 """
 
@@ -47,7 +47,7 @@ class Encodable:
     """A frozen value that is written as JSON by its fields, and read back by their types.
 
     A field that is None by default is left out where it is None. Keys that no field has are
-    ignored, so that an entry may say more than its value. A class that writes another form
+    ignored, so an entry may say more than its value. A class that writes another form
     overrides `to_json` and `from_json`; values that hold it follow.
 
     Attributes
@@ -356,7 +356,7 @@ def read_plain(path: Path, within: Path | None = None) -> bytes:
     """
     with open(regular_file(path, within), "rb") as file:
         size = os.fstat(file.fileno()).st_size
-        # A file may grow while it is read, so that its size is no limit by itself.
+        # A file may grow while it is read, so its size is no limit by itself.
         content = file.read(LARGEST + 1) if size <= LARGEST else b""
         if max(size, len(content)) > LARGEST:
             raise InputError(
@@ -428,7 +428,7 @@ def read_csv(path: Path | str) -> tuple[list[str], list[list[str]]]:
 
 
 def read_document(path: Path) -> Mapping[str, Any]:
-    """Return the JSON object that a file holds, and nothing where there is no such file.
+    """Return the JSON object that a file holds, and nothing if there is no such file.
 
     >>> read_document(Path("nowhere.json"))
     {}

@@ -30,7 +30,7 @@ _ROOT_BITS = 64  # of a square root that is no fraction
 def exact(value: Number, name: str = "the number") -> Fraction:
     """Return `value` as an exact fraction.
 
-    A float is read by its shortest decimal form, so that ``0.1`` means one tenth and not the
+    A float is read by its shortest decimal form, so ``0.1`` means one tenth and not the
     nearest binary number. `name` is what a message calls it.
 
     >>> exact(0.1), exact("1/3"), exact("1e-3")

@@ -1,7 +1,7 @@
 """Writing files so that nobody ever sees half of one, and nothing is lost that nobody agreed to
 lose.
 
-Everything is written under a dot name beside its destination and moved into place. Whoever writes
+Everything is written under a dot name next to its destination and moved into place. Whoever writes
 holds a lock for the destination; what a killed run leaves behind is recovered or removed by a later
 run, once its lock is free. Nothing here knows what the files hold.
 """
@@ -70,7 +70,7 @@ def replace_file(
         scrap = scrap_beside(path)
         try:
             with open(scrap, "xb") as file:
-                # Before the content, so that nobody reads it who may not read the file it replaces.
+                # Before the content, so nobody reads it who may not read the file it replaces.
                 copy_permissions(path, scrap)
                 file.writelines(parts)
                 file.flush()
@@ -197,7 +197,7 @@ def plain_errors(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def claim_destination(path: Path, timeout: float) -> Iterator[None]:
-    """Hold the lock for a destination. Its file goes with the last holder, so that no folder fills
+    """Hold the lock for a destination. Its file goes with the last holder, so no folder fills
     with locks.
 
     A waiting process may be left with the lock of a file that is gone. Two then write at once, each
@@ -344,7 +344,7 @@ def _clean(path: Path) -> None:
 
 
 def discard_scrap(scrap: Path) -> None:
-    """Remove a scrap. One that could be recovered is renamed first, so that half of it is never
+    """Remove a scrap. One that could be recovered is renamed first, so half of it is never
     recovered.
     """
     with contextlib.suppress(OSError):

@@ -196,7 +196,7 @@ class Guarantee(Encodable):
         (Ball(a=3), Fraction(3, 1))
         """
         if isinstance(self.dataspace, Dataspace) and self.dataspace.kinds != (RECORD,):
-            # units keep features that no exchange changes, so that not all of D_t is joined
+            # units keep features that no exchange changes, so not all of D_t is joined
             raise Refused(
                 "exchanges of linked records do not join all datasets with these totals: state the"
                 " guarantee for any members by the adjacency of the release"
@@ -312,7 +312,7 @@ class Guarantee(Encodable):
         return cls(datasets_from_json(document["dataspace"]), adjacency, curve)
 
     def save(self, path: str | Path) -> None:
-        """Write the guarantee to a JSON file; a large t goes to a file beside it, named and hashed
+        """Write the guarantee to a JSON file; a large t goes to a file next to it, named and hashed
         in the first.
         """
         path = Path(path)
@@ -333,7 +333,7 @@ class Guarantee(Encodable):
 
 def space_document(dataspace: Datasets, path: Path) -> dict[str, Any]:
     """Return a dataspace for a JSON file at `path`: itself where small, else a reference to a file
-    beside it.
+    next to it.
 
     >>> space_document(Dataspace.from_description("state totals"), Path("guarantee.json"))
     {'description': 'state totals'}
@@ -434,15 +434,15 @@ class Scope:
     dataspace
         D_t: every dataset that agrees with the published values.
     semi_adjacency
-        Both readings of a(t); None where only the caller's number is known.
+        Both readings of a(t); None if only the caller's number is known.
     adjacency
         The relation that the mechanisms protect.
     disclosures
-        What the release reveals beside its invariants and its mechanisms.
+        What the release reveals besides its invariants and its mechanisms.
     warnings
         What a reader of the report must know.
     persons
-        How many persons the records are of, where each may have several; None where a record is a
+        How many persons the records are of, where each may have several; None if a record is a
         person.
 
     Examples
@@ -470,7 +470,7 @@ class Scope:
         return self.adjacency.protection
 
     def adjacency_json(self) -> dict[str, Any]:
-        """Return the adjacency used beside both readings of a(t), as plain values."""
+        """Return the adjacency used next to both readings of a(t), as plain values."""
         semi, relation = self.semi_adjacency, self.adjacency.to_json()
         unknown = {
             "worst_case": None,

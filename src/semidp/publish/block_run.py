@@ -88,8 +88,8 @@ class PreparedBlocks(Prepared):
     """A prepared plan that is carried out block by block; nothing random has been drawn yet.
 
     Its mechanisms are calibrated to the whole plan. `steps` say of each request how it is
-    carried out, in parts or beside them. `foreseen` is told before anything is charged. There is no
-    `cut` where the plan is carried out in one piece.
+    carried out, in parts or next to them. `foreseen` is told before anything is charged. There is
+    no `cut` where the plan is carried out in one piece.
     """
 
     cut: Cut | None = None
@@ -218,7 +218,7 @@ class PreparedBlocks(Prepared):
 
     @property
     def partition(self) -> str | None:
-        """The name of the depth at which it is cut; None where it is not."""
+        """The name of the depth at which it is cut; None if it is not."""
         return None if self.cut is None else self.cut.name(self.schema)
 
     def refuse_place(self, work: Path, form: Form | None, shown: Presentation) -> None:
@@ -246,7 +246,7 @@ class PreparedBlocks(Prepared):
         made = []
         try:
             for node in range(self.nodes):
-                # All folders stand at once, so that two labels that the file system takes for one
+                # All folders stand at once, so two labels that the file system takes for one
                 # meet here.
                 folder = work / part_folder(self.schema, self.cut, node)
                 folder.mkdir(parents=True)
@@ -473,7 +473,7 @@ def _carry_out(
         # charged.
         options.tell((*run.foreseen, *options.review(run.scope)))
         # Noted before the charge: a run that is killed right after that is gone on with, and not
-        # charged anew.
+        # recharged.
         session = Session(unfinished.run_name, place=place)
         charging = None if ledger is None else ledger.account().id
         sessions = [] if ledger is None else [session.name]
@@ -529,7 +529,7 @@ def _publish(
 def _identify_release(
     plan: Plan, run: PreparedBlocks, form: Form | None, randomness: Randomness
 ) -> dict[str, Any]:
-    """Return what identifies a release, so that only the same one is resumed."""
+    """Return what identifies a release, so only the same one is resumed."""
     # A digest tells other totals apart, and leaves no count in the folder of a release that may
     # never be published.
     records = [mechanism.record() for mechanism in run.mechanisms]

@@ -65,7 +65,7 @@ def _(mechanism: ResidualNoise) -> None:
 
 def find_worst_exchange(space: ProductSpace, sigma2: Mapping[View, Fraction]) -> tuple[float, str]:
     """Return what the most expensive of some drawn exchanges costs of a noise, all residuals
-    together, and its records in words; 0 where none are drawn.
+    together, and its records in words; 0 if none are drawn.
     """
     if isinstance(space, KindSpace):
         return _find_worst_of_kind(space, sigma2)

@@ -255,7 +255,7 @@ class Unfinished:
     """A folder that outlasts its run, with a note of the run it belongs to and how far that came.
 
     The folder is named after its run. A process that is left over from a run that was discarded or
-    is finished finds no folder of that name any more, so that it can add nothing to a later run.
+    is finished finds no folder of that name any more, so it can add nothing to a later run.
 
     Parameters
     ----------
@@ -278,7 +278,7 @@ class Unfinished:
 
     @classmethod
     def from_notes(cls, path: Path) -> "Unfinished | None":
-        """Return what a run for `path` has left to go on with; None where its folder is in place
+        """Return what a run for `path` has left to go on with; None if its folder is in place
         already.
         """
         notes = notes_path(path)
@@ -296,11 +296,11 @@ class Unfinished:
 
     @property
     def notes(self) -> Path:
-        """The file beside the folder that holds the note."""
+        """The file next to the folder that holds the note."""
         return self.folder.with_name(f"{self.folder.name.removesuffix(f'-{self.run_name}')}.json")
 
     def read_notes(self) -> Mapping[str, Any]:
-        """Return what is noted of this run: nothing where the note is about another one, or
+        """Return what is noted of this run: nothing if the note is about another one, or
         gone.
         """
         document = read_document(self.notes)
@@ -311,7 +311,7 @@ class Unfinished:
 
     @property
     def is_kept(self) -> bool:
-        """Whether there is something to go on with: also where the note cannot be read, so that
+        """Whether there is something to go on with: also where the note cannot be read, so
         nothing is lost.
         """
         return (

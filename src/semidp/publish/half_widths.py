@@ -2,7 +2,7 @@
 law of the noise, and the law of a weighted sum of independent whole-number noise.
 
 A cell of a projected table is such a sum: few different weights, each for many cells. Normal
-quantiles are not those of coarse noise, so that the law itself is used, with every numerical error
+quantiles are not those of coarse noise, so the law itself is used, with every numerical error
 counted against the interval. All of it follows from public numbers; the adjacency enters through
 the scale of the noise alone.
 """
@@ -49,7 +49,7 @@ from semidp.publish.residual_mechanism import NEAR, Conditioning, ResidualMechan
 LEVEL = 0.95
 """The level of the intervals in the files and in the words of a release."""
 
-# of the standard deviation: added as normal noise, so that the Fourier series converges
+# of the standard deviation: added as normal noise, so the Fourier series converges
 _SMOOTHING = 5e-4
 # where many laws are asked for: an interval is then up to a hundredth wider than it need be
 _COARSE_SMOOTHING = 2e-3
@@ -108,7 +108,7 @@ def half_widths(sums: Sequence[Sequence[Weighted]], level: float = LEVEL) -> lis
 
 
 def normal_half_width(terms: Sequence[Weighted], level: float = LEVEL) -> float | None:
-    """Return the half-width of the normal law next to a sum, widened by its distance; None where
+    """Return the half-width of the normal law next to a sum, widened by its distance; None if
     that is not close.
     """
     variance = distance = 0.0
@@ -136,7 +136,7 @@ def half_width(
     small, the Fourier series of S + εZ on a circle converges like ``exp(-ε²t²/2)``, and S itself is
     within reach: ``P(|S| <= h + 4.5 ε) >= P(|S + εZ| <= h) - P(|Z| > 4.5)``.
 
-    S lies on the multiples of the greatest common divisor of its weights, so that h is rounded down
+    S lies on the multiples of the greatest common divisor of its weights, so h is rounded down
     to one of them: for coarse noise the result is the quantile itself.
 
     >>> from semidp.promise.noise.distributions import DiscreteGaussian
@@ -155,7 +155,7 @@ def half_width(
 def _half_width(kept: tuple[Weighted, ...], level: float, smoothing: float) -> float:
     """The half-width of a sum in which every term counts."""
     variance = sum(term.variance for term in kept)
-    # S is a multiple of the step, so that it is not 0 with probability at most Var(S)/step²
+    # S is a multiple of the step, so it is not 0 with probability at most Var(S)/step²
     # (Chebyshev).
     weights = [term.weight for term in kept]
     if variance <= (1 - level) * float(_step(weights)) ** 2:
@@ -262,7 +262,7 @@ class Patterns:
 @singledispatch
 def find_patterns(space: QuerySpace) -> Patterns | None:
     """Return the published entries grouped by the law of their error under independent noise; None
-    where unknown.
+    if unknown.
     """
     return row_patterns(tuple(space.shape), space.project)
 
@@ -281,7 +281,7 @@ def _(space: ExplicitSpace) -> Patterns | None:
 
 
 def projection_patterns(projection: Projector) -> Patterns | None:
-    """Return the different rows of P by their weights; None where they are too many.
+    """Return the different rows of P by their weights; None if they are too many.
 
     Where averages commute a row has the weight ``[same cell] - Σ coefficient / (cells averaged)``
     at a cell, over the views in which the two cells agree.
@@ -539,7 +539,7 @@ def _(mechanism: ResidualMechanism) -> NDArray[np.float64]:
 def simulate_half_widths(mechanism: Mechanism) -> NDArray[np.float64]:
     """Return half-widths of the 95% intervals of the cells of a mechanism, from draws of its noise.
 
-    The randomness is public and always the same, so that everybody finds the same numbers. Cells of
+    The randomness is public and always the same, so everybody finds the same numbers. Cells of
     equal standard error are counted together. The rank among the draws is that of the level and two
     of its standard errors.
 
@@ -575,7 +575,7 @@ def simulate_half_widths(mechanism: Mechanism) -> NDArray[np.float64]:
     quantiles = np.zeros(which.max(initial=0) + 1)
     for number in range(len(quantiles)):
         sizes = np.sort(errors[:, which == number], axis=None)
-        # Cells of one draw may move together, so that only draws count as independent.
+        # Cells of one draw may move together, so only draws count as independent.
         expected_rank = (1 + sizes.size) * LEVEL
         draws_above = _SAFE * math.sqrt(count * LEVEL * (1 - LEVEL))
         rank = math.ceil(expected_rank + draws_above * sizes.size / count)
@@ -610,7 +610,7 @@ def _conditioned_half_widths(
     """Return the half-width of the 95% interval of each cell of one table.
 
     A sum of numbers that are normal but for a distance d each is normal but for ``Σ |w| d``.
-    Where that is not close, the law of the sum itself is used, or, where the terms are too
+    If that is not close, the law of the sum itself is used, or, where the terms are too
     many, a bound of its tails.
 
     Parameters
@@ -635,7 +635,7 @@ def _conditioned_half_widths(
     deviation = np.sqrt(variance)
     normal = quantile * deviation
     tail = _TAIL * np.sqrt(rows**2 @ conditioning.variances)
-    # Both bounds hold, so that the smaller one may be used.
+    # Both bounds hold, so the smaller one may be used.
     widths = np.where(variance > 0, np.minimum(normal + distance, tail), 0.0)
     is_near = distance <= NEAR * deviation
     wide = np.flatnonzero((variance > 0) & ~is_near)
@@ -744,7 +744,7 @@ def residual_half_widths(
         for place, half in zip(open_ones, half_widths(sums), strict=True):
             errors[tuple(place)] = half
     else:
-        # E exp(uX) <= exp(2σ²u²) for both laws, so that P(|S| > h) <= 2 exp(-h²/8V)
+        # E exp(uX) <= exp(2σ²u²) for both laws, so P(|S| > h) <= 2 exp(-h²/8V)
         errors = np.minimum(errors, _TAIL * deviations)
     places = [which.ravel() for _, which in alike]
     return errors[np.ix_(*places)]
@@ -793,7 +793,7 @@ def _multiply_families(
         siblings = counts[depth - 1].astype(float) if depth else np.ones(counts.shape[1])
         share = 1 / counts[depth:].astype(float).prod(axis=0)
         size, square = share, share**2
-        if depth:  # centred: a node has the weight 1 - 1/c, and each sibling -1/c
+        if depth:  # centered: a node has the weight 1 - 1/c, and each sibling -1/c
             size, square = share * 2 * (1 - 1 / siblings), square * (1 - 1 / siblings)
         sizes = np.multiply.outer(sizes, size)
         squares = np.multiply.outer(squares, square)

@@ -1,7 +1,7 @@
 """Microdata as a plan asks for them, and the bins that follow from published counts alone.
 
-`choose_bins` groups the levels of each feature. Bins are the coarser depth of a nested feature, so
-that tables of bins are tables like any other. How the phases are measured is in `phases`.
+`choose_bins` groups the levels of each feature. Bins are the coarser depth of a nested feature,
+so tables of bins are tables like any other. How the phases are measured is in `phases`.
 """
 
 import math

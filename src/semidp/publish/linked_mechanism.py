@@ -1,7 +1,7 @@
 """Tables of members and of units from noise on the residuals of both kinds, and their errors.
 
 The noise and its guarantee are those of `promise.mechanisms.linked_noise`. Both kinds are made to
-agree (`size_agreement`), so that a table of members has noise of units in it too. A `TopCode`
+agree (`size_agreement`), so a table of members has noise of units in it too. A `TopCode`
 publishes the largest sizes of units as one level, such as 5+.
 """
 
@@ -70,7 +70,7 @@ class LinkedMechanism(LinkedNoise, SharedNoise):
         weights
             How much the variance of each table counts: those of members, then those of units.
         unit_share
-            The part of the precision for units; by need unless given.
+            The part of the precision for units (default: by need).
         """
         by_kind = (None, None) if weights is None else weights
         roots = []
@@ -122,7 +122,7 @@ class LinkedMechanism(LinkedNoise, SharedNoise):
         return (0, table) if table < first else (1, table - first)
 
     def size_place(self, table: int) -> int | None:
-        """Return the axis of the size in a table; None where it has no size."""
+        """Return the axis of the size in a table; None if it has no size."""
         which, place = self.locate_table(table)
         size = self.space.dataspace.size_axis
         axes = list_axes(self.space.kinds[which].views[place])
@@ -157,7 +157,7 @@ class LinkedMechanism(LinkedNoise, SharedNoise):
     def combination(self, weights: Mapping[int, ArrayLike]) -> Floats:
         """Return weights on the noise, from weights on cells. Tables of members are numbered first.
 
-        Both kinds were made to agree, so that a table of members has noise of units in it too.
+        Both kinds were made to agree, so a table of members has noise of units in it too.
         """
         of_kinds: tuple[dict[int, ArrayLike], dict[int, ArrayLike]] = ({}, {})
         for number, on_cells in weights.items():
@@ -225,7 +225,7 @@ def precision_shares(roots: Sequence[float]) -> list[Fraction]:
     """Return the share of the precision that each kind gets for the least total variance.
 
     With ``Σ k/σ² <= p`` over all residuals the best noise is ``σ² = sqrt(k/v) Σ sqrt(v k)/p``
-    (docs/products.md), so that a kind spends in proportion to its own ``Σ sqrt(v k)``.
+    (docs/products.md), so a kind spends in proportion to its own ``Σ sqrt(v k)``.
 
     >>> precision_shares([1.0, 3.0])
     [Fraction(1, 4), Fraction(3, 4)]
@@ -344,7 +344,7 @@ class LinkedIntervals:
         spread = np.asarray(errors, dtype=np.float64)
         distance = self._distance(which, view)
         distance = self._smooth_distances(which, view, distance)
-        # Hidden steps may raise a tail by this factor, so that a little less may be missed.
+        # Hidden steps may raise a tail by this factor, so a little less may be missed.
         missed = (1 - LEVEL) / (1 + _HIDDEN)
         quantile = float(scipy.special.ndtri(1 - missed / 2))
         widths = quantile * spread + distance
@@ -437,7 +437,7 @@ class LinkedIntervals:
         return total
 
     def _smooth_distances(self, which: int, view: View, distance: Floats) -> Floats:
-        """Smaller distances for discrete noise: only one number is moved, and beside it the others
+        """Smaller distances for discrete noise: only one number is moved, and next to it the others
         are taken as normal.
 
         Let X be discrete Gaussian of variance σ² and N normal of variance τ², both in squares of
@@ -579,13 +579,13 @@ def alike_nodes(
 
 
 def _times(values: Floats, shares: "Floats | float") -> Floats:
-    """Product of values and shares; zero where the share is zero, even if the value is infinite."""
+    """Product of values and shares; zero if the share is zero, even if the value is infinite."""
     kept = np.asarray(shares) > 0
     return np.asarray(np.where(kept, values, 0.0) * shares)
 
 
 def _bound_normal_distance(part: ResidualMechanism, view: View) -> Floats:
-    """Largest distance of each centred entry of a residual from a normal number:
+    """Largest distance of each centered entry of a residual from a normal number:
     ``Σ |weight| d / scale``.
     """
     residuals = part.space.residuals
@@ -626,7 +626,7 @@ def _least_square(part: ResidualMechanism, view: View) -> float:
 
 
 def _squares(part: ResidualMechanism, view: View) -> Floats:
-    """``Σ weight² σ²`` of each centred entry of a residual."""
+    """``Σ weight² σ²`` of each centered entry of a residual."""
     residuals = part.space.residuals
     if view not in part.sigma2:
         return np.zeros(residuals.shape(view))

@@ -111,8 +111,8 @@ def _(law: DiscreteLaplace, rate: float) -> float:
 
 @singledispatch
 def find_near_normal(law: CountNoise) -> tuple[float, float] | None:
-    """Return the variance of a normal number that can be drawn beside this one, and how far apart
-    the two are at most; None where there is none.
+    """Return the variance of a normal number that can be drawn next to this one, and how far apart
+    the two are at most; None if there is none.
 
     >>> from fractions import Fraction
     >>> [find_near_normal(law(Fraction(4))) for law in (DiscreteGaussian, RoundedGaussian)]

@@ -95,15 +95,15 @@ class RunOptions:
     Parameters
     ----------
     randomness
-        Where random words come from; the operating system unless given. Any other marks the release
+        Where random words come from (default: the operating system). Any other marks the release
         not private.
     ledger
         Charged with the composed guarantee before any noise is drawn: a `Ledger`, or the path of
         one.
     label
-        What the ledger calls the charge; what is released, unless given.
+        What the ledger calls the charge (default: what is released).
     memory
-        The bytes that may be used, by all workers together; all of the machine unless given.
+        The bytes that may be used, by all workers together (default: all of the machine).
     form
         How tables are written: CSV or Parquet. What their size suggests unless given, and Parquet
         by parts.
@@ -128,13 +128,13 @@ class RunOptions:
         By parts: the number of worker processes; with 1 parts are carried out here. With more, the
         data must be a file or an address.
     presentation
-        What is said beside the numbers and how they are shown: ``title``, ``contact``, ``notes``,
+        What is said next to the numbers and how they are shown: ``title``, ``contact``, ``notes``,
         ``round_to``, ``mark_below``, and ``workbook`` for an Excel file of all tables; a mapping of
         those that are given.
     resume
         Go on with a release that ended early, by parts or with a ledger. What was measured is not
         measured again, and nothing is charged again. The plan and the public totals must be the
-        same; that is checked. Where records are still to be measured they must be the same too,
+        same; that is checked. If records are still to be measured they must be the same too,
         which cannot be checked: with other records one person could be measured twice. Give the
         ledger again that was charged; one that was not charged yet is charged first.
         `Release.discard_unfinished` removes such a release.
@@ -203,7 +203,7 @@ class RunOptions:
 
     @property
     def written_as(self) -> Form | None:
-        """Form of the files of tables; None where none was chosen."""
+        """Form of the files of tables; None if none was chosen."""
         return None if self.form is None else form_named(self.form)
 
     def refuse_parts(self) -> None:
@@ -260,7 +260,7 @@ class Prepared:
 
     @property
     def other_adjacency_guarantee(self) -> Guarantee | None:
-        """What the same noise guarantees under the other adjacency; None where that is not
+        """What the same noise guarantees under the other adjacency; None if that is not
         known.
         """
         return other_guarantee(self.mechanisms, self.scope, bool(self.plan.outcomes))
@@ -312,8 +312,8 @@ def prepare(plan: Plan, data: Any, *, memory: int | None = None) -> Prepared:
         A `Source`, or what `open_source` takes: a path, a data frame, an Ibis table. What is opened
         here is closed.
     memory
-        The bytes that may be used, which a release must be expected to fit in; all of the machine
-        unless given.
+        The bytes that may be used, which a release must be expected to fit in
+        (default: all of the machine).
 
     Examples
     --------
@@ -334,7 +334,7 @@ def prepare(plan: Plan, data: Any, *, memory: int | None = None) -> Prepared:
 
             return prepare_phases(plan, plan.microdata, scope, reader)
         # Budgets and noise follow from public values alone: confidential values are asked for after
-        # both are settled, so that they decide neither.
+        # both are settled, so they decide neither.
         plan, scope = calibrate_separately(solve_target_errors(plan, scope), scope)
         prepared = calibrate(plan, scope)
         with advise_on_missing(plan):
@@ -495,7 +495,7 @@ def charge_ledger(
         refuse_false_claim(mechanism)
     if ledger is None:
         return None
-    # From these records a ledger computes the charge anew when another release publishes other
+    # From these records a ledger recomputes the charge when another release publishes other
     # totals exactly; a charge without them can never be computed again.
     records: list[dict[str, Any]] = [mechanism.record() for mechanism in prepared.mechanisms]
     plan = prepared.plan

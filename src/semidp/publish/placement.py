@@ -1,4 +1,4 @@
-"""Placement of the noise of a product: how much each residual gets, so that the tables are as good
+"""Placement of the noise of a product: how much each residual gets, so the tables are as good
 as they can be.
 
 The proposals are σ² in floating point that cost one; `residual_noise` scales them to a budget and
@@ -34,7 +34,7 @@ _TINY = 1e-300
 
 
 def allocate(costs: Sequence[float], gains: Sequence[float], precision: float) -> list[float]:
-    """Return the σ² that minimise ``Σ v σ²`` among those with ``Σ k/σ² <= precision``.
+    """Return the σ² that minimize ``Σ v σ²`` among those with ``Σ k/σ² <= precision``.
 
     The precision is μ² for GDP and 2ρ for zCDP. ``σ_d² = sqrt(k_d/v_d) Σ sqrt(v k) / precision``,
     by the inequality of Cauchy and Schwarz; the minimum is ``(Σ sqrt(v k))² / precision``. With the
@@ -93,7 +93,7 @@ class Solution:
 
 
 def solve(gains: Floats, oracle: Oracle, start: Floats, rounds: int, close: float) -> Solution:
-    """Minimise ``Σ v/τ`` among the τ that cost at most one, by cutting planes (kelley1960cutting).
+    """Minimize ``Σ v/τ`` among the τ that cost at most one, by cutting planes (kelley1960cutting).
 
     Every move that the oracle shows is a cut ``q·τ <= 1``. The program with the cuts so far has the
     dual ``max 2 Σ sqrt(v Q'λ) - Σ λ``; its solution is offered to the oracle, which shows another
@@ -137,7 +137,7 @@ def solve(gains: Floats, oracle: Oracle, start: Floats, rounds: int, close: floa
         pulled = np.maximum(rows.T @ weights, _TINY)
         tau = np.sqrt(gains / pulled)
         cost, squares = oracle(tau)
-        # Divided by its cost any τ is allowed, so that this total can be reached.
+        # Divided by its cost any τ is allowed, so this total can be reached.
         total = float((gains / tau).sum()) * cost
         if np.isfinite(total) and total < best.total:
             best = Solution(tau / cost, total, least)
@@ -154,7 +154,7 @@ def lower_bound(cuts: Floats, gains: Floats, weights: Floats) -> float:
     """Return a lower bound of ``Σ v/τ`` for every τ > 0 with ``q·τ <= 1`` for each cut q.
 
     For any weights λ >= 0, ``(Σ sqrt(v Q'λ))² / Σ λ``: by Cauchy and Schwarz it is at most
-    ``Σ v/τ · λ'Qτ / Σ λ``. Rounded down; 0 where no cut touches some residual.
+    ``Σ v/τ · λ'Qτ / Σ λ``. Rounded down; 0 if no cut touches some residual.
 
     >>> lower_bound(np.array([[2.0, 8.0]]), np.array([1.0, 1.0]), np.array([1.0]))
     17.9999999...
@@ -321,7 +321,7 @@ def place_noise(workload: Workload) -> dict[View, float]:
 def _search_placement(workload: Workload) -> dict[View, float]:
     measured = workload.space.measured_residuals
     start = 1 / np.array(list(closed_form(workload).values()))
-    # every bound holds, so that the least of them may be used
+    # every bound holds, so the least of them may be used
     bounds = workload.space.costs.bounds(measured)
     costs = [bound.upper(start) for bound in bounds]
     best = start / min(costs)

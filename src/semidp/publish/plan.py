@@ -1,6 +1,6 @@
 """A plan: everything about a release that can be decided before the data are read.
 
-A `Plan` is a frozen value with a TOML and a JSON form; it holds no data and no address, so that it
+A `Plan` is a frozen value with a TOML and a JSON form; it holds no data and no address, so it
 can be reviewed, kept and reused. What it does to data is in `pipeline`.
 """
 
@@ -262,7 +262,7 @@ class LinkedUnits:
     most, least
         The bounds on the members of a unit; `least` is 0 or 1.
     derived
-        Columns of units that depend on their members, beside the size.
+        Columns of units that depend on their members, next to the size.
     exact
         The margins of units that are published exactly, by their own features.
     features
@@ -345,7 +345,7 @@ class LinkedUnits:
     def from_json(
         cls, value: Any, features: Iterable[UnitFeature] = (), folder: Path | None = None
     ) -> "LinkedUnits":
-        """Read what `to_json` wrote, or the [units] of a plan file, beside its computed features.
+        """Read what `to_json` wrote, or the [units] of a plan file, next to its computed features.
 
         A source that is a file is named as seen from `folder`.
         """
@@ -430,13 +430,13 @@ class Plan:
     report_delta
         The delta at which a guarantee without one is restated as (epsilon, delta).
     claim
-        ``"exact"``: only mechanisms whose claim holds for the numbers that the computer draws; any
-        unless given.
+        ``"exact"``: only mechanisms whose claim holds for the numbers that the computer draws
+        (default: any).
     most
         How many records a person may have, where that is not one: the promise is then about one
         person with up to so many, who is named by `id`. Public, like the number of persons.
     records
-        What records are called in words, such as ``"stays"``; records unless given. Only with
+        What records are called in words, such as ``"stays"`` (default: records). Only with
         `most`.
     nests
         Nested features whose levels are read from the data, by the names of their depths: under the
@@ -563,7 +563,7 @@ class Plan:
 
     @property
     def protection(self) -> Protection | None:
-        """Whom the promise is about where a person may have several records; None where a record is
+        """Whom the promise is about where a person may have several records; None if a record is
         a person.
 
         >>> Plan(id="patient", most=5, records="stays").protection.who
@@ -627,7 +627,7 @@ class Plan:
 
     @property
     def budget(self) -> Budget | None:
-        """What everything may spend together, budgets simply added; None where they are of
+        """What everything may spend together, budgets simply added; None if they are of
         different kinds.
         """
         return Budget.sum_budgets([request.budget for request in self.requests])

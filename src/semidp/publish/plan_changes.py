@@ -2,7 +2,7 @@
 the errors that it names, which kind of statistic answers a request best, and what is done about
 outcomes that some records lack.
 
-Who answered is exact or private, beside exact group sizes. *Exact.* Who answered becomes a feature
+Who answered is exact or private, next to exact group sizes. *Exact.* Who answered becomes a feature
 of the exact statistic, and a(t) is that of the counts with it. The groups (group, yes) hold those
 who answered, with exact sizes; they alone are measured and published. A record of a group (group,
 no) is read as the lower bound, which nobody sees. *Private.* The number who answered and the sum of
@@ -73,7 +73,7 @@ def divide_budget(
     """Return a plan whose requests without a budget divide one: tables take one share together,
     others one each.
 
-    Groups have exact counts, so that each set of groups (and the factors of a regression) that no
+    Groups have exact counts, so each set of groups (and the factors of a regression) that no
     invariant covers is published exactly too.
 
     Parameters
@@ -83,8 +83,8 @@ def divide_budget(
     budget
         What all of it may spend together; none where tables have target errors.
     shares
-        The part of ``"tables"`` and of each other request by its name, in proportion; 1 each unless
-        given.
+        The part of ``"tables"`` and of each other request by its name, in proportion
+        (default: 1 each).
 
     Examples
     --------
@@ -123,7 +123,7 @@ def solve_target_errors(plan: Plan, scope: Scope, by_parts: bool = False) -> Pla
     """Return a plan whose tables without a budget share one μ: the least that meets their target
     errors.
 
-    The largest standard error of a table falls like 1/μ but for the rounding of the noise, so that
+    The largest standard error of a table falls like 1/μ but for the rounding of the noise, so
     μ is found in a few steps; it is rounded up to four digits. The plan itself where no table has a
     target. By parts, tables may be measured otherwise than in one piece.
 
@@ -213,7 +213,7 @@ def _least(excess: Callable[[Fraction], float]) -> Fraction:
             enough = mu
         if over == 0 and not short:  # nothing needs noise
             return mu
-        # Errors fall like 1/μ, so that this step all but hits the target; halving is for what
+        # Errors fall like 1/μ, so this step all but hits the target; halving is for what
         # rounding of the noise leaves.
         mu = _four_digits(mu * max(Fraction(over), Fraction(1, 1000)))
         if enough is None and short >= _LARGEST_MU:

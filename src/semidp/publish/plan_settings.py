@@ -1,6 +1,6 @@
 """From settings to values of the library: the plan, the source of the data, and how to run.
 
-The command line and `semidp.release` both come through here, so that a setting means the same in
+The command line and `semidp.release` both come through here, so a setting means the same in
 both.
 """
 
@@ -299,7 +299,7 @@ def refuse_unused(given: Given, plan: Plan) -> None:
     """
     used = {*plan.names, *dict(plan.value_shares)}
     for part in plan.chains:
-        # The depths of one nest are declared together, so that using one uses all.
+        # The depths of one nest are declared together, so using one uses all.
         used |= set(part.names) if used & set(part.names) else set()
     if plan.units is not None:
         used |= {part.name for part in plan.units.features}

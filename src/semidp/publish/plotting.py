@@ -247,7 +247,7 @@ def flatten_table(
 
 
 def heatmap(schema: Schema, counts: NDArray[Any], axes: Any = None) -> Figure | None:
-    """Draw a large table of counts as shades; None where it is too large even for that.
+    """Draw a large table of counts as shades; None if it is too large even for that.
 
     Examples
     --------
@@ -293,7 +293,7 @@ def _sides(schema: Schema) -> tuple[str, str]:
 
 
 def _cut(sizes: Sequence[int]) -> int:
-    """Return how many features are rows, so that a matrix is as square as can be."""
+    """Return how many features are rows, so a matrix is as square as can be."""
     return min(
         range(1, len(sizes)),
         key=lambda at: abs(np.log(np.prod(sizes[:at]) or 1) - np.log(np.prod(sizes[at:]) or 1)),

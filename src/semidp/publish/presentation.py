@@ -34,12 +34,12 @@ _MOST_ROUNDED = 10**9
 
 @dataclass(frozen=True, kw_only=True)
 class Presentation:
-    """What is said and shown beside the numbers; nothing here changes them or their guarantee.
+    """What is said and shown next to the numbers; nothing here changes them or their guarantee.
 
     Parameters
     ----------
     title
-        The heading of the report; what is published, unless given.
+        The heading of the report (default: what is published).
     contact
         Whom to ask.
     notes
@@ -50,10 +50,10 @@ class Presentation:
     mark_below
         Mark counts below this number, on the page and in the workbook.
     workbook
-        Whether a workbook of all tables is written beside the other files.
+        Whether a workbook of all tables is written next to the other files.
     sdmx
-        The agency that maintains the SDMX files that are written beside the others; none are
-        written unless given.
+        The agency that maintains the SDMX files that are written next to the others (default: none
+        are written).
     places
         The outlines of places, for maps; a mapping may name their file.
 
@@ -128,7 +128,7 @@ class Presentation:
 
     def to_json(self) -> dict[str, Any]:
         """Return what is not as usual, as plain values."""
-        # What is as usual is left out, so that a release without any of it has no entry.
+        # What is as usual is left out, so a release without any of it has no entry.
         values = {
             "title": self.title,
             "contact": self.contact,
@@ -266,12 +266,12 @@ class ReportWords(AdjacencyWords):
     @property
     @abstractmethod
     def promise(self) -> str:
-        """Whom a promise beside exact totals is for."""
+        """Whom a promise next to exact totals is for."""
 
     @property
     @abstractmethod
     def column(self) -> str:
-        """The heading of numbers beside those of a stated guarantee."""
+        """The heading of numbers next to those of a stated guarantee."""
 
     @property
     @abstractmethod
@@ -281,13 +281,13 @@ class ReportWords(AdjacencyWords):
     @property
     @abstractmethod
     def restriction(self) -> str | None:
-        """What an attack says first: that the claim is about these pairs alone; None where it is
+        """What an attack says first: that the claim is about these pairs alone; None if it is
         about any records.
         """
 
     @abstractmethod
     def why(self, most: str) -> list[str]:
-        """Say which datasets a guarantee beside exact totals compares; `most` is a(t) in words,
+        """Say which datasets a guarantee next to exact totals compares; `most` is a(t) in words,
         with the noun.
         """
 

@@ -69,7 +69,7 @@ def list_possible_cells(space: ProductSpace, table: int) -> NDArray[np.intp]:
 
 
 def mask_possible_cells(space: ProductSpace, table: int) -> NDArray[np.bool_] | None:
-    """Return a mask of the cells of one table that can be filled; None where every combination
+    """Return a mask of the cells of one table that can be filled; None if every combination
     of its levels can.
     """
     if table not in space.impossible:
@@ -113,7 +113,7 @@ def gather_on_residuals(
 
 def pull_back_weights(space: ProductSpace, gathered: Mapping[View, Floats]) -> Floats:
     """Return weights on the entries of the vector, from weights on residuals: the transpose of
-    centring and of dividing by the scales.
+    centering and of dividing by the scales.
     """
     result = np.zeros(space.shape)
     for view, values in gathered.items():

@@ -1,9 +1,9 @@
 """Whether the noise, the fits, the files and the parts of one result follow from its budget and its
 noisy values.
 
-Everything else of a result is published again from its measurement, so that the folder is compared
+Everything else of a result is published again from its measurement, so the folder is compared
 with that. One function serves every kind. A CSV file that semidp wrote is a function of its
-columns, so that its digest is enough. Parquet files are compared column by column.
+columns, so its digest is enough. Parquet files are compared column by column.
 """
 
 import csv
@@ -61,7 +61,7 @@ class Findings:
 
 
 def compare_guarantees(stated: Tradeoff, proven: Tradeoff) -> str | None:
-    """Say how a stated guarantee differs from the proven one; None where it does not."""
+    """Say how a stated guarantee differs from the proven one; None if it does not."""
     if not no_stronger(stated, proven):
         return "a stronger guarantee"
     if not no_stronger(proven, stated):
@@ -329,7 +329,7 @@ def _compare_list(part: Part, table: PublishedTable) -> list[str]:
     loss = 0.0
     if table.fitted.method != "none":
         loss = float(((table.counts - table.estimate) ** 2).sum())
-    # A loss of rounding errors is small beside the variance of the noise.
+    # A loss of rounding errors is small compared with the variance of the noise.
     variance = float((table.standard_errors**2).sum())
     if not close([told.fitted.loss, variance], [loss, variance]):
         return [f"another distance of {table.name} from what was measured than it has"]
@@ -387,7 +387,7 @@ def file_differences(folder: Path, name: str, columns: Columns, digest: str) -> 
 
 
 def _different(content: bytes, columns: Columns) -> str | None:
-    """Return the first column of a CSV file that is not as expected; None where only the way of
+    """Return the first column of a CSV file that is not as expected; None if only the way of
     writing differs.
     """
     labels = list(columns.labels)

@@ -100,8 +100,8 @@ class ReleaseFiles(ReleaseValue, ABC):
         force
             Also replace a release, in a folder that holds no other file.
         form
-            How cells are written, ``"csv"`` or ``"parquet"``; tables from a million cells on as
-            Parquet unless given. ``"xlsx"`` writes CSV and a workbook beside it (needs openpyxl),
+            How cells are written, ``"csv"`` or ``"parquet"`` (default: tables from a million cells
+            on as Parquet). ``"xlsx"`` writes CSV and a workbook next to it (needs openpyxl),
             ``"sdmx"`` CSV and SDMX files.
         progress
             Told what is going on.
@@ -454,7 +454,7 @@ def _check_texts(document: Mapping[str, Any], scope: Scope) -> None:
 
 
 def _partition(document: Mapping[str, Any], files: StoredFiles) -> Partition | None:
-    """Read the parts of a release; None where it was carried out in one piece."""
+    """Read the parts of a release; None if it was carried out in one piece."""
     if "partition" not in document:
         return None
     parts = tuple(map(Part.from_json, from_json(files[PARTS])))
@@ -488,7 +488,7 @@ def release_files(folder: Path) -> Collection[str]:
     ()
     """
     document = read_document(folder / "release.json")
-    # What is returned here may be replaced by force, so that a release.json of somebody else's must
+    # What is returned here may be replaced by force, so a release.json of somebody else's must
     # not pass for ours.
     listed = document.get("files")
     if not isinstance(listed, dict) or not document.keys() >= _ALWAYS:

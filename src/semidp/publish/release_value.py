@@ -3,7 +3,7 @@ name.
 
 Results are a function of a plan, exact totals, noisy measurements and the whole numbers that were
 fitted to them (`publish`): no data, no side effects. `run` publishes what it has just measured, and
-a release that was loaded what its folder stores when it is first asked for, so that both hold the
+a release that was loaded what its folder stores when it is first asked for, so both hold the
 same results. Everything here may be published. Files are written and read in `release_files`.
 """
 
@@ -199,7 +199,7 @@ class ReleaseValue:
 
     @property
     def epsilon(self) -> float | None:
-        """The guarantee restated at the reporting delta; None where there is none, or no finite
+        """The guarantee restated at the reporting delta; None if there is none, or no finite
         number.
         """
         if self.stated is None:
@@ -464,7 +464,7 @@ class ReleaseValue:
             Values of margins, and features, that are known besides those of the release. A margin
             whose values nobody gives may have any.
         most
-            How many records a person may have; as many as the release says unless given.
+            How many records a person may have (default: as many as the release says).
 
         Examples
         --------
@@ -503,7 +503,7 @@ class ReleaseValue:
 
     @property
     def other_adjacency_guarantee(self) -> Guarantee | None:
-        """What the same noise guarantees under the other adjacency; None where that is not known.
+        """What the same noise guarantees under the other adjacency; None if that is not known.
 
         >>> import semidp
         >>> request = semidp.publish.TableRequest(
@@ -596,7 +596,7 @@ def _is_joined_name(name: str, features: tuple[str, ...]) -> bool:
     """
     if len(features) < 2:
         return name in features
-    # The name of a feature may hold a dash itself, so that splitting at dashes would not do.
+    # The name of a feature may hold a dash itself, so splitting at dashes would not do.
     for position, feature in enumerate(features):
         remaining = (*features[:position], *features[position + 1 :])
         if name.startswith(f"{feature}-") and _is_joined_name(name[len(feature) + 1 :], remaining):

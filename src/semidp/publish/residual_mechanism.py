@@ -223,7 +223,7 @@ class ResidualMechanism(ResidualNoise, SharedNoise):
     Parameters
     ----------
     workload
-        What the noise was placed for; None where it is the noise of a record.
+        What the noise was placed for; None if it is the noise of a record.
 
     Examples
     --------
@@ -262,7 +262,7 @@ class ResidualMechanism(ResidualNoise, SharedNoise):
         precision, law
             What no move costs more than, and the law of the noise.
         weights
-            How much the variance of each table counts; all alike unless given.
+            How much the variance of each table counts (default: all alike).
         objective
             What is minimized.
         joint
@@ -270,7 +270,7 @@ class ResidualMechanism(ResidualNoise, SharedNoise):
         """
         workload = Workload.from_weights(space, weights, objective)
         best, saved = cls.from_noise(space, closed_form(workload), precision, law), 0.0
-        # Seldom is one move the worst for every residual, so that together they may cost less than
+        # Seldom is one move the worst for every residual, so together they may cost less than
         # the sum of their worst costs.
         if joint and best.sigma2:
             tighter = cls.from_noise(space, place_noise(workload), precision, law, joint=True)
@@ -319,7 +319,7 @@ class ResidualMechanism(ResidualNoise, SharedNoise):
 
     @cached_property
     def conditioning(self) -> Conditioning | None:
-        """Correction of the residuals by impossible cells; None where there are none."""
+        """Correction of the residuals by impossible cells; None if there are none."""
         if not self.space.impossible or not self.sigma2:
             return None
         return Conditioning(self.space, self.variances)

@@ -181,7 +181,7 @@ class ResourceEstimate:
 
 
 def declared_needs(plan: Plan, form: Form | None = None) -> ResourceEstimate | None:
-    """Return what a plan takes as far as it declares the levels of its tables; None where it leaves
+    """Return what a plan takes as far as it declares the levels of its tables; None if it leaves
     them to the data.
 
     Tables of which a level list is not declared count for nothing here: `estimate_resources`
@@ -346,7 +346,7 @@ def refuse_files(
     stems = (name.removesuffix(".csv") for request in plan.requests for name in request.files)
     ending, mend = ("", ", or its features") if overview else (".csv", "")
     for stem in dict.fromkeys((*overview, *stems)):
-        # Only the file system knows which names it takes, so that each is tried before anything is
+        # Only the file system knows which names it takes, so each is tried before anything is
         # charged.
         file = folder / f"{stem}.{Form.parquet}"  # the longest of all endings
         try:

@@ -1,12 +1,12 @@
 """Tasks of the parts of a release, and where they run: this process, worker processes, or a Spark
 cluster.
 
-A task shares nothing with another but public values, so that tasks run anywhere and in any order.
+A task shares nothing with another but public values, so tasks run anywhere and in any order.
 Folders are written in the folder of the task's own run only: an attempt that outlives a run that
 was discarded stores nothing in the next. Spark may try a task again, or twice at once. Every
-attempt reads the measurement that the first one stored, so that whichever finishes, the same
+attempt reads the measurement that the first one stored, so whichever finishes, the same
 numbers are published. Executors and driver share the folder that is written, and have semidp
-installed. A request that is not cut is measured and published in one piece, beside the parts.
+installed. A request that is not cut is measured and published in one piece, next to the parts.
 """
 
 import contextlib
@@ -82,7 +82,7 @@ def carry_out(task: PartTask, source: Source | LinkedSource | None) -> Part:
             for work in task.requests:
                 work.measure(task, source, attempt)
             return Part(task.path, task.folder, {}, ())
-        # What is measured is stored once and read back for the fit, so that every attempt publishes
+        # What is measured is stored once and read back for the fit, so every attempt publishes
         # the same measurement.
         part = _write_part(task, source, attempt)
         (attempt / PART_DONE).write_text(json.dumps(part.to_json()), encoding="utf-8", newline="\n")
@@ -257,7 +257,7 @@ def _on_spark(
         return
     conf = frame.sparkSession.conf
     # Spark would put small partitions together, and many parts would wait for each other on one
-    # executor. The session may be the caller's, so that its own settings come back.
+    # executor. The session may be the caller's, so its own settings come back.
     settings = {**_SETTINGS, "spark.sql.shuffle.partitions": str(len(tasks))}
     before = {key: conf.get(key) for key in settings}
     for key, value in settings.items():
@@ -286,7 +286,7 @@ def _parts(frame: Any, count: str | None, tasks: Sequence[PartTask]) -> Any:
     part_columns = {name for feature in features for name in feature.names}
     columns = [name for name in frame.columns if name in part_columns]
     keys = list(next((task.values for task in tasks if task.values is not None), {}))
-    # Grouped first, so that cells with counts are sent to their part and not every record.
+    # Grouped first, so cells with counts are sent to their part and not every record.
     total = f.count(f.lit(1)) if count is None else f.sum(f.col(_quote_name(count)).cast("bigint"))
     groups = frame.groupBy(*(f.col(_quote_name(name)) for name in columns)).agg(total.alias(_TOTAL))
     fields = [
@@ -375,7 +375,7 @@ class InOnePiece(StepsByParts):
     values
         The confidential values of its query.
     key
-        Tells its source of noise from those of parts; nothing where there are none.
+        Tells its source of noise from those of parts; nothing if there are none.
     """
 
     def __init__(

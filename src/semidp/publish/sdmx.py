@@ -3,7 +3,7 @@ what they mean as SDMX-ML 2.1.
 
 Every table, statistic and exact total is a data flow. A row of its file is one number: what it
 counts or estimates is the dimension INDICATOR, and OBS_STATUS says whether it is exact. Ids of SDMX
-hold few characters, so that levels have codes, with the levels themselves as names. Depths of a
+hold few characters, so levels have codes, with the levels themselves as names. Depths of a
 nested feature are one dimension, and a code has the code above it as its parent.
 """
 

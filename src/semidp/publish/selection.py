@@ -161,7 +161,7 @@ def find_separate_loss(mechanism: ResidualMechanism) -> float | None:
     """`expected_l2` of tables measured one by one at this guarantee, with the best split of the
     budget.
 
-    Each table needs noise for its own Δ2², under the same adjacency. None where the tables are
+    Each table needs noise for its own Δ2², under the same adjacency. None if the tables are
     too many to ask.
     """
     views, space = mechanism.space.views, mechanism.space
@@ -187,7 +187,7 @@ def find_excess_variance(mechanism: ResidualMechanism) -> float | None:
     """Excess of the total variance over what any additive Gaussian mechanism needs: 0.02 for
     two percent.
 
-    None where no lower bound is proved (`least_total`), and where the noise was not
+    None if no lower bound is proved (`least_total`), and where the noise was not
     placed for the total.
     """
     if mechanism.workload is None or not mechanism.sigma2:
@@ -440,9 +440,9 @@ def _one_residual_suffices(space: TableSpace, best: Mechanism) -> bool:
     """Whether noise on residuals is known to save less than a twentieth of the variance before any
     is priced.
 
-    With one residual that varies, its squared length is that of the move, so that its noise needs
+    With one residual that varies, its squared length is that of the move, so its noise needs
     the same σ² where the norms are attained. What it may save is the rounding of the noise, at most
-    1/12 a cell, which is little beside σ² >= 4.
+    1/12 a cell, which is little compared with σ² >= 4.
     """
     normal = (
         isinstance(best, (DiscreteGaussianMechanism, RoundedGaussianMechanism))
@@ -503,7 +503,7 @@ def with_exact_claim(mechanism: Mechanism, budget: Budget, name: str = AUTO) -> 
 
 
 def calibrate_mechanism(name: str, space: QuerySpace, budget: Budget) -> Mechanism:
-    """Return a mechanism by its short name. Where the public totals fix the table, it adds no
+    """Return a mechanism by its short name. If the public totals fix the table, it adds no
     noise.
 
     ``gaussian`` is the discrete Gaussian for a zCDP budget and the rounded one for the others.

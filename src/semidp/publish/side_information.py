@@ -2,7 +2,7 @@
 or does not.
 
 The noise that was drawn stays as it is. Which datasets it must hide follows from all that is exact,
-so that further statistics may make the guarantee weaker or stronger: it is computed anew, from
+so further statistics may make the guarantee weaker or stronger: it is recomputed, from
 public values alone.
 """
 
@@ -65,7 +65,7 @@ def other_guarantee(
     """Return what noise guarantees under the other adjacency: from public values.
 
     That of an exchange release under A_a(t), any other under exchanges: ``μ' = Δ2(S')/σ`` for
-    additive noise, f∘…∘f where the noise is a K-norm's. None where the other is not defined for
+    additive noise, f∘…∘f where the noise is a K-norm's. None if the other is not defined for
     these margins or not known for this noise.
     """
     try:
@@ -217,7 +217,7 @@ def change(now: Tradeoff, before: Tradeoff, delta: Fraction) -> Order:
     as equal.
 
     The noise of a product is rounded up (σ² to 24 bits, a joint cost within 1e-5 of the budget is
-    left at the budget), so that its cost, computed anew, is a little less than what was charged.
+    left at the budget), so its cost, recomputed, is a little less than what was charged.
     That is no stronger guarantee.
 
     >>> one, a_little_less = Gaussian(Fraction(1)), Gaussian(Fraction(99999997, 100000000))
@@ -234,7 +234,7 @@ def change(now: Tradeoff, before: Tradeoff, delta: Fraction) -> Order:
     elif isinstance(now, ZCDP) and isinstance(before, ZCDP):
         numbers = [(float(now.rho), float(before.rho))]
     else:
-        # Other curves may cross, so that one delta alone would not tell that they differ.
+        # Other curves may cross, so one delta alone would not tell that they differ.
         deltas = {delta, Fraction(1, 10**3), Fraction(1, 10**6)}
         numbers = [(now.epsilon(each), before.epsilon(each)) for each in deltas]
     same = all(math.isclose(one, other, rel_tol=_SAME) for one, other in numbers)

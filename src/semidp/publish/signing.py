@@ -2,10 +2,10 @@
 changed; and of plans, which are approved before data.
 
 ``SHA256SUMS`` lists every file of a folder with its hash, and ``SHA256SUMS.minisig`` signs that
-list, so that ``minisign -Vm SHA256SUMS -p KEY`` and ``sha256sum -c SHA256SUMS`` verify a folder
+list, so ``minisign -Vm SHA256SUMS -p KEY`` and ``sha256sum -c SHA256SUMS`` verify a folder
 without semidp. Keys are read by py-minisign, an optional package.
 
-``semidp plan sign`` writes beside a plan file ``PLAN.approval``, a document of everything that the
+``semidp plan sign`` writes next to a plan file ``PLAN.approval``, a document of everything that the
 plan says once its files are read (features, exact totals, requests, budgets, and how records are
 read), and ``PLAN.approval.minisig``. A run compares the plan that it is about to carry out with
 that document, whatever its options were.
@@ -66,7 +66,7 @@ class Signer:
         self.sign_file(folder / SUMS)
 
     def sign_file(self, path: Path) -> None:
-        """Write the signature of one file beside it."""
+        """Write the signature of one file next to it."""
         signature = bytes(self._key.sign(read_plain(path))) + b"\n"
         signature_path(path).write_bytes(signature)
 
@@ -77,7 +77,7 @@ def signature_path(path: Path) -> Path:
 
 
 def make_keys(secret: Path, ask_password: Callable[[], str]) -> Path:
-    """Write a new secret key, which only its owner may read, and its public key beside it; return
+    """Write a new secret key, which only its owner may read, and its public key next to it; return
     where that is. Without a password the secret key is stored as it is.
     """
     public = secret.with_name(f"{secret.name}.pub")
@@ -224,7 +224,7 @@ def sign_plan(
     signer
         The key.
     totals
-        The exact totals that data must have; any unless given.
+        The exact totals that data must have (default: any).
     force
         Replace an earlier approval.
     """
@@ -250,7 +250,7 @@ class Approval:
     Parameters
     ----------
     path
-        The plan file beside which it is.
+        The plan file next to which it is.
     key
         The public key.
     """

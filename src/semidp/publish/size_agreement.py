@@ -127,7 +127,7 @@ class TopCode:
 
     @property
     def own_factor(self) -> float:
-        """The weight ``1 - k/n`` of the last level on an entry of its own, beside ``1 - 1/n``."""
+        """The weight ``1 - k/n`` of the last level on an entry of its own, next to ``1 - 1/n``."""
         return (self.sizes - self.top_size_count) / max(1, self.sizes - 1)
 
 
@@ -144,7 +144,7 @@ class AgreeingResidual:
     coefficients
         One number for every entry of the equation.
     variance
-        The variance of an entry of the residual before centring; 0 where it is exact.
+        The variance of an entry of the residual before centering; 0 if it is exact.
     """
 
     kind: int
@@ -248,7 +248,7 @@ class Agreement:
 
     @property
     def total(self) -> float:
-        """The variance of the equation, ``V = Σ σ² |c|²``; 0 where all is exact."""
+        """The variance of the equation, ``V = Σ σ² |c|²``; 0 if all is exact."""
         return sum(term.leverage for term in self.terms)
 
     def entries(self, kind: int) -> View:
@@ -449,7 +449,7 @@ class SizeAgreement:
         return np.moveaxis(saved, -1, by_level.place), by_level.view
 
     def _entry_variances(self, equation: Agreement, term: AgreeingResidual) -> Floats:
-        """Variance of a residual at one level of its own axis, centred along the features of the
+        """Variance of a residual at one level of its own axis, centered along the features of the
         equation alone.
         """
         part = self._parts[term.kind]
@@ -535,14 +535,14 @@ def _terms(
     triple: tuple[View, View, View],
     size: int,
 ) -> tuple[AgreeingResidual, ...] | None:
-    """The terms of ``p = s̄ r^U + Σ (s - s̄) r_s``; None where one is neither measured nor exact.
+    """The terms of ``p = s̄ r^U + Σ (s - s̄) r_s``; None if one is neither measured nor exact.
 
     Beside quarters the members of counted units are ``r/|Q| + r_Q[home]``, |Q| the kinds that can
     hold a member.
     """
     members, units, sizes = triple
     levels = np.array([float(size) for size in public.link.sizes])
-    # The plain mean, since residuals by size are centred over the sizes without weights.
+    # The plain mean, since residuals by size are centered over the sizes without weights.
     mean = levels.mean()
     parts: list[tuple[int, View, Floats, int | None]] = []
     share = 1.0
@@ -581,12 +581,12 @@ def _home_level(
 
 
 def _variance(mechanism: ResidualMechanism, view: View) -> float:
-    """The mean variance of an entry of a residual before centring; 0 where it is exact."""
+    """The mean variance of an entry of a residual before centering; 0 if it is exact."""
     return float(_entries(mechanism, view).mean())
 
 
 def _entries(mechanism: ResidualMechanism, view: View) -> Floats:
-    """The variance of each entry of a residual before centring; zeros where it is exact."""
+    """The variance of each entry of a residual before centering; zeros where it is exact."""
     space = mechanism.space
     part = space.parts.get(view)
     if part is None:

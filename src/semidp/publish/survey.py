@@ -121,7 +121,7 @@ def survey(
         source.hold(tuple(held))
     _check_outcome_levels(plan, schema, source)
     margins = normalize_margins(schema, plan.invariants)
-    # Every exact margin adds up to n, so that n is counted by itself only where there is none.
+    # Every exact margin adds up to n, so n is counted by itself only where there is none.
     n = reader.table(schema.names[:1]).n if not margins else None
     tables_of_margins = reader.tables(margin.names for margin in margins)
     totals = dict(zip(margins, tables_of_margins, strict=True))
@@ -194,7 +194,7 @@ def any_totals(plan: Plan, schema: Schema) -> Scope:
 
     Its dataspace is that of the table with `a` records in every possible cell. If X and Y of some
     D_t differ in at most `a` records, the difference of their tables takes at most `a` from a cell,
-    so that it is one of two tables of this dataspace, and they are `a` records apart:
+    so it is one of two tables of this dataspace, and they are `a` records apart:
     ``S_a(t) ⊆ S_a(t')`` for every t. The same holds of exchanges, whose carriers are among the at
     most `a` records that differ.
 
@@ -494,7 +494,7 @@ def lookalikes(schema: Schema) -> tuple[str, ...]:
     """Warn of levels of one feature that look the same to a reader, and of a level that is called a
     total.
 
-    Levels are declared, published or disclosed, so that they may be quoted.
+    Levels are declared, published or disclosed, so they may be quoted.
 
     >>> for sentence in lookalikes(
     ...     Schema([Feature("region", ["north", " north", "1", "1.0", "Total"])])
@@ -629,14 +629,14 @@ def with_units(
     request = LinkedTablesRequest(members, of_units, budget, share, top_code)
     linked = evolve(units, exact=(*units.exact, *exact))
     _ = request.coding(linked.bounds)
-    # the levels of computed features are declared beside the others, and belong to them
+    # the levels of computed features are declared next to the others, and belong to them
     computed = {part.name for part in units.features}
     features = [feature for feature in plan.features if feature.name not in computed]
     return evolve(plan, requests=[request], invariants=invariants, units=linked, features=features)
 
 
 def _unit_share(shares: Mapping[str, Fraction]) -> Fraction | None:
-    """The part of the budget for tables of units; 1 each unless given, None where no share is."""
+    """The part of the budget for tables of units (default: 1 each), None if no share is."""
     parts = {MEMBER_SHARE: Fraction(1), UNIT_SHARE: Fraction(1)}
     for name, share in shares.items():
         if name not in parts:
@@ -801,7 +801,7 @@ def _names_of_units(plan: Plan, units: LinkedUnits) -> dict[str, None]:
 
 
 def _first_mention(feature: Feature, names: Sequence[str]) -> int:
-    """Where a feature is mentioned first, so that columns come as they were asked for."""
+    """Where a feature is mentioned first, so columns come as they were asked for."""
     places = [names.index(name) for name in feature.names if name in names]
     return min(places, default=len(names))
 
@@ -861,7 +861,7 @@ def linked_needs(
 ) -> ResourceEstimate:
     """Return what linked tables take, once the levels are known.
 
-    By parts they are put together and fitted in one piece, so that they take the memory of all of
+    By parts they are put together and fitted in one piece, so they take the memory of all of
     them; the largest is then that of the cells of one part.
     """
     public = scope.dataspace

@@ -41,7 +41,7 @@ def odds_ratio_test(
     rest.
 
     With strata both margins are public within each, and U is the sum of x11 over them plus noise:
-    x11 of the table summed over the strata, so that a records change it by at most floor(a/2) as in
+    x11 of the table summed over the strata, so a records change it by at most floor(a/2) as in
     a 2×2 table. One-sided tests are uniformly most powerful among all unbiased tests with the same
     guarantee (Cho and Awan, theorem on the semi-private UMPU test; docs/inference_checks.md for
     strata). U is drawn exactly, on a grid of 2^-32 or coarser for very large n or noise: no bit of
@@ -51,7 +51,7 @@ def odds_ratio_test(
     ----------
     table
         The confidential counts: two features of two levels, and the strata. The first level of each
-        is level 1, so that a large count in the first cell speaks for ω > 1.
+        is level 1, so a large count in the first cell speaks for ω > 1.
     privacy
         A budget, or any tradeoff function f.
     strata
@@ -61,9 +61,9 @@ def odds_ratio_test(
     dataspace
         What is public, where that is more than the two margins; both margins must be part of it.
     adjacency
-        How many records move together; the worst case a(t) of the dataspace unless given.
+        How many records move together (default: the worst case a(t) of the dataspace).
     randomness
-        Where random words come from; the operating system unless given. Any other marks the result
+        Where random words come from (default: the operating system). Any other marks the result
         not private.
     ledger
         Charged before U is drawn.

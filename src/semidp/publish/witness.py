@@ -97,7 +97,7 @@ def label_record(schema: Schema, record: Iterable[int]) -> tuple[str, ...]:
 
 
 def find_witness(semi: SemiAdjacency | None) -> Witness | None:
-    """Return a worst case that attains `worst_case`; None where none is known.
+    """Return a worst case that attains `worst_case`; None if none is known.
 
     >>> from semidp.promise.spaces.dataspace import Dataspace, Margin
     >>> from semidp.promise.schema.features import Feature
@@ -131,7 +131,7 @@ def _(worst: WorstSlice) -> Witness:
     structure, slices, z = worst.structure, worst.slices, worst.z
     cover, away = worst.cover, worst.away
     positions_of, rows = zip(*slices.rows(z), strict=True)
-    # y has the rarest level of each block, so that as few records as possible can carry its values.
+    # y has the rarest level of each block, so as few records as possible can carry its values.
     y = [_rarest(row) for row in rows]
     # A block of one level has nothing to vary.
     level_counts = [int((row > 0).sum()) for row in rows]
@@ -233,7 +233,7 @@ class WitnessedAdjacency(SemiAdjacency):
 
     @cached_property
     def witness(self) -> Witness | None:
-        """A worst case that attains `worst_case`; None where none is known."""
+        """A worst case that attains `worst_case`; None if none is known."""
         return find_witness(self)
 
     def _repr_html_(self) -> str:

@@ -91,7 +91,7 @@ def is_closed(counts: PublishedCounts) -> bool:
 def close_bounds(
     counts: PublishedCounts, view: View, most_flows: int = MOST_FLOWS
 ) -> Bounds | None:
-    """Return the sharp bounds of every cell of a view; None where no formula or flow gives them.
+    """Return the sharp bounds of every cell of a view; None if no formula or flow gives them.
 
     >>> from semidp.assess.disclosure.published_counts import KnownTable
     >>> from semidp import Dataspace, Feature, Margin, Schema, Table

@@ -181,7 +181,7 @@ class CertainFindings:
 
     @cached_property
     def crossing_bounds(self) -> Bounds | None:
-        """The bounds of every cell of the crossing; None where these are too many to look at."""
+        """The bounds of every cell of the crossing; None if these are too many to look at."""
         crossing = self.counts.crossing
         if self.counts.grid.count_margin_cells(crossing) > self.tables.effort.cells:
             return None

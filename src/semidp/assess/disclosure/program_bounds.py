@@ -265,7 +265,7 @@ class Program:
         self, chosen: Counts, sense: int
     ) -> tuple[Fraction, Certificate | None] | None:
         """Return an outer bound of a sum of columns, at least (sense 1) or at most (-1), with its
-        proof; None where there is none.
+        proof; None if there is none.
         """
         from ortools.linear_solver import pywraplp
 
@@ -600,7 +600,7 @@ class ConformingTables:
         return self._bound_by_steps(view)
 
     def find_program(self, view: View) -> Program | None:
-        """Return the program for the cells of a view; None where it is too large."""
+        """Return the program for the cells of a view; None if it is too large."""
         program = Program(self.counts, self.narrowing, view, self.clock)
         # All cliques together serve every view within one of them.
         several = len(program.blocks) > 1

@@ -74,7 +74,7 @@ class KnownTable:
         upper = np.where(self.upper >= UNBOUNDED, self.upper, self.upper - known)
         gap = self.gap
         if gap is not None:
-            # A cell with a known record is not empty, so that the other branch holds.
+            # A cell with a known record is not empty, so the other branch holds.
             met = (gap > 0) & (known > 0)
             lower = np.where(met, np.maximum(lower, gap - known), lower)
             gap = np.where(met, 0, gap)

@@ -1,6 +1,6 @@
 """Published tables as CSV files, of any origin: with totals, suppressed and rounded cells.
 
-A file is *long* (a column for each feature, then one of counts; a row a cell) or *crossed* (its
+A file is *long* (a column for each feature, then one of counts; one row per cell) or *crossed* (its
 first header holds two features, as ``ward\\diagnosis``; the other headers are levels of the
 second). A level that is the word for totals stands for all levels. Cells that a file does not list
 are not known.
@@ -44,7 +44,7 @@ class TableFile:
 
 
 def read_file(path: Path, count: str | None = None) -> TableFile:
-    """Return the rows of a CSV file; `count` names its column of counts, the last unless given.
+    """Return the rows of a CSV file; `count` names its column of counts (default: the last).
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:

@@ -85,7 +85,7 @@ class TreeLayout:
 
     @cached_property
     def tree(self) -> int | None:
-        """Axis of the nested feature with the most leaves; None where all features are flat."""
+        """Axis of the nested feature with the most leaves; None if all features are flat."""
         nested = []
         for axis, feature in enumerate(self.schema.features):
             if feature.chain.depth > 1:
@@ -193,7 +193,7 @@ class TreeLayout:
                 self._refuse_empty(axis)
                 groups = locate_nodes(feature, depth)
                 above = locate_nodes(feature, depth - 1) if depth > 1 else (0,) * len(groups)
-                # Leaves are in the order of their nodes, so that the first leaf of a node tells its
+                # Leaves are in the order of their nodes, so the first leaf of a node tells its
                 # parent.
                 firsts = np.unique(groups, return_index=True)[1]
                 treatments.append(Within(groups, [above[first] for first in firsts]))
@@ -223,7 +223,7 @@ class TreeLayout:
         return values[None]
 
     def restore_table(self, values: Floats, view: View) -> Floats:
-        """Values as `arrange_values` gives them as a table again; 0 where no record can be."""
+        """Values as `arrange_values` gives them as a table again; 0 if no record can be."""
         axes = list_axes(view)
         inner = [axis for axis in axes if axis != self.tree]
         order = [axis for axis in axes if axis == self.tree] + inner
@@ -341,7 +341,7 @@ def _table(
     arranged = layout.arrange_values(ordered, view)
     variance = mechanism.variance
     if isinstance(mechanism, KNormMechanism):
-        # Rounding differs by direction, so that it is no weight: it is added to the errors.
+        # Rounding differs by direction, so it is no weight: it is added to the errors.
         assert mechanism.unrounded_variance is not None, "others were refused"
         variance = mechanism.unrounded_variance
     observed = Observed(layout.query(view), layout.depth(view), arranged, variance)

@@ -2,7 +2,7 @@
 difference of halves.
 
 All releases measure the same nodes of the tree of values, by sets of groups. The noise of different
-nodes is independent, so that each node is one table of differences over all features of the groups,
+nodes is independent, so each node is one table of differences over all features of the groups,
 of which the sets are margins: the same least squares for every node (`inference.estimation`). An
 estimated difference is ``Σ c · (measured difference)``, and the count up to a value a weighted sum
 of estimated differences, one a depth. Intervals come from the law of that sum.
@@ -218,7 +218,7 @@ class DifferencePool:
 
     @cached_property
     def differences(self) -> Floats:
-        """The best estimate of every difference, group after group, a row a group."""
+        """The best estimate of every difference, group after group, one row per group."""
         measurements = self._measurements(slice(None))
         coupled = Classes.from_measurements(measurements).block
         if coupled > MOST_COUPLED:
@@ -307,7 +307,7 @@ class PooledDistributions(GroupDistributions):
 
     @cached_property
     def _every(self) -> Floats:
-        """Unbiased counts up to each value but the last, a row a group."""
+        """Unbiased counts up to each value but the last, one row per group."""
         return count_up_to(self.space.tree, self.pool.differences, self.space.sizes)
 
     @cached_property
@@ -317,9 +317,9 @@ class PooledDistributions(GroupDistributions):
 
     def block_half_widths(self, block: Margin | None) -> Floats:
         """How far the count up to each value but the last is off at most, with the probability
-        `level` each: a row a group.
+        `level` each: one row per group.
 
-        From the law of the noise. Where laws are too many, Chebyshev's bound takes their place,
+        From the law of the noise. If laws are too many, Chebyshev's bound takes their place,
         which holds for any: ``sd / √(1 - level)``.
         """
         return self._cached_widths("each", block, self._half_widths)

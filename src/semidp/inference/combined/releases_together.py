@@ -72,7 +72,7 @@ _combinations: "WeakKeyDictionary[ReleaseValue, SeveralReleases]" = WeakKeyDicti
 
 
 def find_combination(release: ReleaseValue) -> SeveralReleases | None:
-    """The releases that one is a combination of, as one set of measurements; None where it was
+    """The releases that one is a combination of, as one set of measurements; None if it was
     measured itself.
     """
     if not release.sources:
@@ -152,7 +152,7 @@ def combined_release(
         published=partial(tuple, results),
         stated=guarantee,
         private=private,
-        # Nothing is drawn here, so that nothing is charged: each release was charged by itself.
+        # Nothing is drawn here, so nothing is charged: each release was charged by itself.
         ledger=None,
         versions=versions(),
         created=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -246,13 +246,13 @@ def _intervals_hold(table: PublishedTable, half_widths: NDArray[np.float64] | No
     if table.half_widths is None or half_widths is None:
         return True
     expected = half_widths.reshape(table.half_widths.shape)
-    # Ends are written with six digits, so that half-widths are known to about three units of the
+    # Ends are written with six digits, so half-widths are known to about three units of the
     # last.
     return np.allclose(table.half_widths, expected, rtol=1e-6, atol=3e-6)
 
 
 def _guarantee(combination: SeveralReleases) -> tuple[Guarantee | None, tuple[str, ...]]:
-    """Guarantee of all releases together, each computed anew for the union of all exact totals;
+    """Guarantee of all releases together, each recomputed for the union of all exact totals;
     None, with the reason, where they do not add up.
     """
     charges = []

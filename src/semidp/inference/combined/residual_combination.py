@@ -6,7 +6,7 @@ have equally many of its cells below them (docs/combine.md). Then the noise of d
 is uncorrelated, and nothing larger than the largest table is needed, whatever the branching of
 nested features and however many there are. `combination` is for all other cases of one kind of
 records, within its limits. Linked members and units are averaged each by themselves and made to
-agree once, so that the correction is that of constrained least squares (docs/linked.md).
+agree once, so the correction is that of constrained least squares (docs/linked.md).
 """
 
 import hashlib
@@ -69,7 +69,7 @@ class MeasuredResidual:
     Parameters
     ----------
     values, variances
-        Its entries, and the variance of each before it is centred.
+        Its entries, and the variance of each before it is centered.
     numbers, entries
         The numbers that were drawn for it, and the entry that each belongs to.
     """
@@ -126,7 +126,7 @@ def residuals_as_measured(
         name = feature.names[-1]
         levels = np.arange(len(feature.levels))
         before = theirs.trim(levels, theirs.schema.view([name]))
-        # Residuals are centred over the levels in use: those of all releases must be the same.
+        # Residuals are centered over the levels in use: those of all releases must be the same.
         if not np.array_equal(before, space.trim(levels, space.schema.view([name]))):
             _refuse_empty(name)
     laws, which = mechanism.entry_laws
@@ -182,7 +182,7 @@ def cells_as_measured(
         if view not in space.measured_residuals:
             continue
         shape = space.residuals.shape(view)
-        # Centring leaves the residual of the sums; each has σ² times the cells that are added up.
+        # Centering leaves the residual of the sums; each has σ² times the cells that are added up.
         sums = space.residuals.table(cells, table, view)
         added = space.residuals.table(np.ones(cells.shape), table, view)
         residuals[view] = MeasuredResidual(
@@ -404,7 +404,7 @@ class ResidualCombination(AveragedReleases, RecordCombination):
     @cached_property
     def kinds(self) -> tuple[ProductSpace, ...]:
         """The residuals of all tables; what they cost is not asked here."""
-        # No pair of datasets is compared for an estimate, so that any adjacency will do.
+        # No pair of datasets is compared for an estimate, so any adjacency will do.
         space = ProductSpace(self.dataspace, Ball(1), self.views)
         if space.impossible:
             raise Refused(
@@ -487,7 +487,7 @@ class LinkedCombination(AveragedReleases):
     @cached_property
     def space(self) -> LinkedSpace:
         """The residuals of both kinds of all tables; what they cost is not asked here."""
-        # No pair of datasets is compared for an estimate, so that any adjacency will do.
+        # No pair of datasets is compared for an estimate, so any adjacency will do.
         adjacency = Ball(1)
         kinds = []
         for counted in (MEMBER, UNIT):
@@ -545,7 +545,7 @@ class LinkedCombination(AveragedReleases):
             raise Refused("ball and exchange are two promises and are not added up")
         adjacency = linked_adjacency(self.dataspace, kinds.pop())
         drawn = [mechanism for release in self.releases for mechanism in release.mechanisms]
-        # Each is computed anew for the pairs that all exact totals leave.
+        # Each is recomputed for the pairs that all exact totals leave.
         anew = [
             mechanism_from_record(mechanism.record(), self.dataspace, adjacency)
             for mechanism in drawn

@@ -107,7 +107,7 @@ class SeveralReleases(LinearEstimates):
 
     @abstractmethod
     def table_half_widths(self, number: int) -> Floats | None:
-        """How far each cell of a table is off at most in 95% of all draws; None where that is not
+        """How far each cell of a table is off at most in 95% of all draws; None if that is not
         computed.
         """
 
@@ -191,7 +191,7 @@ class RecordCombination(SeveralReleases):
         return fit_product(grid, self.views, totals, estimates, fit_kinds, progress, possible=masks)
 
     def _possible(self, view: View) -> Mask | None:
-        """Cells of a table that can be filled; None where all combinations of levels in use can."""
+        """Cells of a table that can be filled; None if all combinations of levels in use can."""
         zeros = bool(self.schema.structural_zeros)
         joint = any(
             len(list_axes(total.view)) > 1 and not total.counts.all()

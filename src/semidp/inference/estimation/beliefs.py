@@ -5,7 +5,7 @@ projector `unknown`: the limit of a prior whose variance in these directions gro
 Arrays are batched over their first axis; columns are coordinates that share one covariance. Nodes
 of a depth that are alike make a group. A value that was measured minus the mean of its family is a
 measurement of ``x_c - b`` with one `b` for the whole family, of which nothing else is known. Given
-`b` the children are independent again, so that the passes over the tree stay what they are, with
+`b` the children are independent again, so the passes over the tree stay what they are, with
 `b` as one more member of the family.
 
 Influences are the passes, the other way round: how much every measured value counts in a weighted
@@ -46,7 +46,7 @@ class Belief:
     spread
         Covariance, (n, f, f); or (1, f, f) where all share it.
     unknown
-        Projector of the same shape, or None where everything is known.
+        Projector of the same shape, or None if everything is known.
     """
 
     mean: Floats
@@ -74,8 +74,8 @@ class Belief:
         """Return the belief after noisy measurements with ``information = Σ Q'Q/σ²`` and
         ``right_side = Σ Q'y/σ²``.
 
-        Information that is small beside the `reference` (its own size unless given) is a rounding
-        error.
+        Information that is small compared with the `reference` (its own size unless given) is a
+        rounding error.
 
         Without unknown directions ``V' = (I + V M)⁻¹ V`` and ``mean' = mean + V'(r - M mean)``, for
         singular V and M too. Unknown directions U are first taken from the measurements,
@@ -169,7 +169,7 @@ def pseudo_inverse(matrices: Floats, reference: Floats) -> tuple[Floats, Floats]
 
 
 def _posterior(spread: Floats, information: Floats) -> Floats:
-    # Nothing can be learnt of what is exact already.
+    # Nothing can be learned of what is exact already.
     if not spread.any():
         return np.broadcast_to(spread, np.broadcast_shapes(spread.shape, information.shape))
     size = spread.shape[-1]
@@ -235,7 +235,7 @@ class Update:
     needs.
 
     `information` and `spread` are those of noisy values measured at the nodes, `design` and `gain`
-    those of exact ones; None where there were none.
+    those of exact ones; None if there were none.
     """
 
     information: Floats | None
@@ -331,7 +331,7 @@ def contrast_numbers(observed: Sequence[Observed], nodes: int) -> list[int]:
 
 @frozen(eq=False)
 class ContrastEvidence:
-    """Contrasts that were measured at one depth, centred in their families, ready for any class."""
+    """Contrasts measured at one depth, centered in their families, ready for any class."""
 
     observed: tuple[Observed, ...]
     designs: tuple[Floats, ...]
@@ -342,7 +342,7 @@ class ContrastEvidence:
     def from_observed(
         cls, observed: Sequence[Observed], parents: Index | None, classes: Classes
     ) -> "ContrastEvidence | None":
-        """Return the contrasts of a depth; None where there are none."""
+        """Return the contrasts of a depth; None if there are none."""
         if not observed or parents is None:
             return None
         designs, parts = [], []
@@ -358,7 +358,7 @@ class ContrastEvidence:
     def in_class(
         self, table_class: TableClass, nodes: int, classes: Classes
     ) -> tuple[Floats, Floats] | None:
-        """Information ``Λ`` and right side ``Σ Q'z/σ²`` of every contrast and node; None where
+        """Information ``Λ`` and right side ``Σ Q'z/σ²`` of every contrast and node; None if
         nothing is said.
         """
         block, columns = classes.block, classes.coordinates(table_class)

@@ -38,7 +38,7 @@ from semidp.publish.written_values import check_level
 def estimate(measurements: Measurements) -> "Estimate":
     """Return the best linear unbiased estimate from independent measurements on a tree of places.
 
-    It minimises ``Σ (y - Qx)² / σ²`` over all tables that add up along the tree, have zeros where
+    It minimizes ``Σ (y - Qx)² / σ²`` over all tables that add up along the tree, have zeros where
     nothing is possible and meet what is exact. One pass up and one down, linear in nodes × cells
     (ghazi2026denoising).
 
@@ -306,7 +306,7 @@ class Estimate:
         """Weights of every measured value in several weighted sums: an array (sums, nodes, *values)
         for each query.
 
-        A sum is ``Σ c y`` over all measured values `y` plus a part that exact values fix, so that
+        A sum is ``Σ c y`` over all measured values `y` plus a part that exact values fix, so
         its error has the law of ``Σ c · noise``, and the variance ``Σ c² σ²``. Exact values have
         weight 0 here.
 

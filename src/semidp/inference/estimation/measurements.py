@@ -335,7 +335,7 @@ class Observed:
         that node.
     siblings
         Whether each value is that of a node minus the mean of its family, the children of one
-        parent that were measured; the variance is then that of the noise before it is centred in
+        parent that were measured; the variance is then that of the noise before it is centered in
         the same way.
 
     Examples
@@ -364,7 +364,7 @@ class Measurements:
     """Independent linear measurements of one table of counts at the nodes of a tree.
 
     The table of a node is the sum of the tables of its children. Noise is independent between
-    values and unbiased; ``contrasts`` are the exception, whose noise is centred over the levels as
+    values and unbiased; ``contrasts`` are the exception, whose noise is centered over the levels as
     they are.
 
     Parameters
@@ -449,7 +449,7 @@ class Measurements:
             raise InputError("contrasts between siblings have noise: give exact values as they are")
         if not one.variance.shape:
             return
-        # One family, one variance: so that centring keeps the noise alike.
+        # One family, one variance: so that centering keeps the noise alike.
         parents = self.places.parents[one.depth - 1]
         measured = np.isfinite(one.variance)
         largest = np.zeros(self.places.counts[one.depth - 1])
@@ -517,7 +517,7 @@ class Classes:
         return itertools.product(*choices)
 
     def coordinates(self, table_class: TableClass) -> int:
-        """Number of coordinates of a class beside the block; residuals are kept as centred
+        """Number of coordinates of a class outside the block; residuals are kept as centered
         cells.
         """
         lengths = [
@@ -563,7 +563,7 @@ class Classes:
     def split(self, cells: Floats) -> dict[TableClass, Floats]:
         """Coordinates of arranged arrays in every class.
 
-        A mean is kept as ``Σ / √n``, so that the coordinates of all classes are an orthonormal
+        A mean is kept as ``Σ / √n``, so the coordinates of all classes are an orthonormal
         change of the cells. An attribute of length 1 that has more levels is a sum: it has a mean
         and no residual.
         """
@@ -572,7 +572,7 @@ class Classes:
             axis = 2 + place
             finer: dict[TableClass, Floats] = {}
             for table_class, part in parts.items():
-                # Mean and residual are orthogonal, so that neither says anything of the other.
+                # Mean and residual are orthogonal, so neither says anything of the other.
                 total = part.sum(axis=axis, keepdims=True)
                 finer[(*table_class, False)] = total / math.sqrt(size)
                 if part.shape[axis] == size > 1:

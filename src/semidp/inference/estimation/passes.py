@@ -415,7 +415,7 @@ class Gathered:
         For each sum the size of what was added up, the weights that point where nothing is known,
         and all weights.
     carried
-        The weights that are left, on nodes of one depth; None where there are none yet.
+        The weights that are left, on nodes of one depth; None if there are none yet.
     """
 
     total: Floats

@@ -1,9 +1,9 @@
 """Records of a release: matched to the person where the published tables allow it, else brought
 near by swaps.
 
-Everything here is a function of published numbers, so that it costs no budget. For several files
+Everything here is a function of published numbers, so it costs no budget. For several files
 the noise of the release is drawn once more, by the law that it states. The truth is the estimate
-less its noise, which has mean zero and a symmetric law, so that the estimate plus fresh noise is a
+less its noise, which has mean zero and a symmetric law, so the estimate plus fresh noise is a
 draw of the truth given the estimate, if nothing else is known of it (a flat prior).
 """
 
@@ -65,7 +65,7 @@ class MeasuredResult:
     mechanism
         The noise that was drawn.
     noisy
-        The measurement as it was drawn; None where there is no noise.
+        The measurement as it was drawn; None if there is no noise.
     estimates
         The published estimates.
     """
@@ -135,7 +135,7 @@ class EstimateDraws:
     def draw(self, randomness: Randomness) -> dict[str, Floats]:
         """Return for each table its estimates with the noise of the release drawn once more.
 
-        Tables that share a budget share their noise, so that the draw of one fits those of the
+        Tables that share a budget share their noise, so the draw of one fits those of the
         others.
         """
         drawn: dict[str, Floats] = {}
@@ -249,7 +249,7 @@ class PublishedNumbers:
 
     @cached_property
     def joint(self) -> dict[View, Totals] | None:
-        """Whole-number tables and exact totals that agree wherever they overlap; None where some do
+        """Whole-number tables and exact totals that agree wherever they overlap; None if some do
         not.
         """
         grid = self.dataspace.schema.grid
@@ -268,7 +268,7 @@ class PublishedNumbers:
 
     @cached_property
     def order(self) -> list[View] | None:
-        """The order in which tables are matched to the person; None where no records are certain to
+        """The order in which tables are matched to the person; None if no records are certain to
         have them.
         """
         if self.joint is None:
@@ -279,7 +279,7 @@ class PublishedNumbers:
         return order
 
     def _zeros_inside(self, order: Sequence[View]) -> bool:
-        """Whether each impossible combination lies inside one table, so that matching never makes
+        """Whether each impossible combination lies inside one table, so matching never makes
         it.
         """
         schema = self.dataspace.schema

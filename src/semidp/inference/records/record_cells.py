@@ -1,7 +1,7 @@
 """Tables that records are compared with, and moves of records that keep every exact total.
 
 A record is a row of codes, one for each feature. Its cell in a table is a sum of numbers that are
-looked up, one for each feature, so that nested depths cost nothing extra. A move exchanges values
+looked up, one for each feature, so nested depths cost nothing extra. A move exchanges values
 of two records, or gives one record another value. Two records that exchange the features B keep a
 margin M if M lies inside B or outside of it, or if they agree on its part in B or on its part
 outside. Who must agree with whom is a stratum: a view that both share. Which records change is
@@ -198,7 +198,7 @@ class Goal:
 
     @cached_property
     def weights(self) -> Floats:
-        """One over the variance of each cell's estimate; 0 where exact totals fix it, and for
+        """One over the variance of each cell's estimate; 0 if exact totals fix it, and for
         impossible cells.
         """
         parts = [np.zeros(0)]
@@ -263,8 +263,8 @@ class Goal:
 
 
 def smallest_codes(largest: int) -> type[np.unsignedinteger]:
-    """Return the smallest type of codes up to `largest`: a byte a value where no feature has over
-    256 levels.
+    """Return the smallest type of codes up to `largest`: one byte per value where no feature has
+    over 256 levels.
 
     >>> smallest_codes(255).__name__, smallest_codes(256).__name__
     ('uint8', 'uint16')
@@ -343,7 +343,7 @@ def record_moves(grid: Grid, margins: Sequence[View], used: View) -> list[Record
 
 
 def _strata(margins: Sequence[View], axes: tuple[int, ...], features: int) -> list[View]:
-    """Coarsest views that two records must share, so that exchanging `axes` keeps every margin."""
+    """Coarsest views that two records must share, so exchanging `axes` keeps every margin."""
     inside: list[View] = []
     outside: list[View] = []
     for margin in margins:
@@ -374,7 +374,7 @@ class RecordStrata:
     Parameters
     ----------
     order
-        The records, stratum by stratum; empty where there is one stratum, of all records as they
+        The records, stratum by stratum; empty if there is one stratum, of all records as they
         stand.
     starts
         Where each stratum begins, and the end.
@@ -413,7 +413,7 @@ def build_strata(grid: Grid, codes: Codes, view: View) -> RecordStrata:
 def proposed_values(grid: Grid, codes: Codes, move: RecordMove, draw: np.random.Generator) -> Codes:
     """Return for each record another value of a feature, below the same node of the stratum.
 
-    Half of them are those of other records, so that frequent values are proposed often. The others
+    Half of them are those of other records, so frequent values are proposed often. The others
     are any value: one that no record has could not come back otherwise.
 
     >>> move = RecordMove((0,), (0, 0), False, 1)
@@ -436,7 +436,7 @@ def proposed_values(grid: Grid, codes: Codes, move: RecordMove, draw: np.random.
     stratum = np.repeat(np.arange(len(sizes)), sizes)
     place = (draw.random(len(codes)) * sizes[stratum]).astype(np.intp)
     partners = order[strata.starts[:-1][stratum] + place]
-    # A stratum is as likely to be copied as to be drawn anew.
+    # A stratum is as likely to be copied as to be redrawn.
     copied = draw.random(len(codes)) < 0.5
     values[order[copied]] = codes[partners[copied], axis]
     return values

@@ -237,7 +237,7 @@ _MOST_TABLES = 2_000
 
 @dataclass(frozen=True)
 class ProposedTable(Encodable):
-    """A table as it would be published beside the others.
+    """A table as it would be published next to the others.
 
     Parameters
     ----------
@@ -271,7 +271,7 @@ class TableProposal(Encodable):
     tables
         What to ask for, with the errors that it would have.
     left_out
-        Pairs in which noise would dominate: beside all that was proposed with them.
+        Pairs in which noise would dominate, given all that was proposed with them.
     exact
         Pairs that exact totals give.
     """
@@ -339,7 +339,7 @@ def propose_tables(scope: Scope, names: Sequence[str], budget: Budget) -> TableP
         dominated.sort(key=lambda table: table.mean_count / table.error)
         worst = dominated[: max(1, len(dominated) // _TAKEN_OUT)]
         left_out += worst
-        # The noise is placed anew for those that are left: their errors fall.
+        # The noise is placed again for those that are left: their errors fall.
         gone = {schema.view(table.features) for table in worst}
         kept = [view for view in kept if view not in gone]
     given_exactly = tuple(schema.list_view_names(view) for view in exact)

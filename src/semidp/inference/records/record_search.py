@@ -2,8 +2,8 @@
 
 Pairs are proposed, and a move is made where it brings the tables closer to their estimates: one
 pair after the other in compiled code (numba, the extra ``semidp[records]``), or many at once in
-numpy. Both keep the exact totals, because every move does; they visit pairs in another order, so
-that their records differ.
+numpy. Both keep the exact totals, because every move does; they visit pairs in another order,
+so their records differ.
 """
 
 import time
@@ -42,7 +42,7 @@ class RecordState:
     goal
         The tables.
     codes
-        One row a record, one column a feature; changed in place.
+        One row per record, one column per feature; changed in place.
     """
 
     goal: Goal
@@ -172,7 +172,7 @@ def pair_sweep(
     the distance falls.
 
     numba compiles it; as plain Python it says the same, slowly. A move that would put a record
-    where none may be has an infinite slope, so that its distance never falls.
+    where none may be has an infinite slope, so its distance never falls.
     """
     made = 0
     listed = len(order) > 0
@@ -303,7 +303,7 @@ def _block(
     draw: np.random.Generator,
 ) -> int:
     """Make the moves of a block in rounds. A round makes a share of the moves that still look good,
-    so that the distance falls.
+    so the distance falls.
     """
     old, new = _cells(state, move, tables, proposals)
     if move.both:
@@ -321,7 +321,7 @@ def _block(
         if not left.size:
             break
         chosen = draw.random(left.size) < state.share
-        # One move alone that looks good is good, so that every round gets somewhere.
+        # One move alone that looks good is good, so every round gets somewhere.
         chosen[np.argmin(change)] |= not chosen.any()
         delta = np.bincount(new[:, :, chosen].ravel(), minlength=len(slopes)).astype(np.float64)
         delta -= np.bincount(old[:, :, chosen].ravel(), minlength=len(slopes))
@@ -433,7 +433,7 @@ class Approach:
         while moves:
             for number in draw.permutation(len(moves)):
                 self.sweep(state, moves[number], draw)
-                # Between two sweeps records are whole, so that this is the place to end.
+                # Between two sweeps records are whole, so this is the place to end.
                 if self.stop():
                     return Ending.INTERRUPTED
                 if time.monotonic() - started > self.seconds:

@@ -97,7 +97,7 @@ def write_records(
 def about_records(
     release: "ReleaseValue", records: SyntheticRecords, files: int = 1
 ) -> dict[str, Any]:
-    """Return what is said about records in the file beside them: plain values."""
+    """Return what is said about records in the file next to them: plain values."""
     statement = [
         _SYNTHETIC,
         _ALL_TABLES if records.ending is Ending.MATCHED else _EXACT_TOTALS,
@@ -301,7 +301,7 @@ def save_linked_records(
     *,
     force: bool = False,
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Write synthetic members and units to two CSV files, and beside each what it is, which is
+    """Write synthetic members and units to two CSV files, and next to each what it is, which is
     returned.
 
     Parameters

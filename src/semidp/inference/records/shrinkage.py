@@ -6,7 +6,7 @@ by interpolating odds.
 A noisy table of two features has an interaction: what is left after the product of its margins. Of
 the interaction the singular values are shrunk, because noise of known size raises all of them
 (Gavish and Donoho 2017); of what is left, each cell keeps the share that signal has in its
-variance. All of it is a function of published numbers. Shrunk numbers are biased, so that intervals
+variance. All of it is a function of published numbers. Shrunk numbers are biased, so intervals
 never use them.
 """
 
@@ -237,7 +237,7 @@ def combine_margins(
     numbers: "PublishedNumbers", targets: Sequence[TargetTable], axis: int, depth: int
 ) -> tuple[Floats, float]:
     """Return what is measured of the nodes of a feature at one depth, by precision, and the
-    standard error of one; nothing where no table knows it at that depth.
+    standard error of one; nothing if no table knows it at that depth.
 
     Tables that share their noise agree on what they have in common: it is one measurement.
     """

@@ -49,7 +49,7 @@ def match_records(
 ) -> Codes:
     """Return records that have every table to the person.
 
-    Tables that share a separator S have the same counts of it, so that the records of one, in
+    Tables that share a separator S have the same counts of it, so the records of one, in
     random order within each value of S, take the cells of the other one by one. By the running
     intersection property the next table meets all earlier ones inside one of them.
 
@@ -68,8 +68,8 @@ def match_records(
     Returns
     -------
     Codes
-        A row a record, a column a feature: the first leaf of the record's node at the depth that is
-        known.
+        One row per record, one column per feature: the first leaf of the record's node at the depth
+        that is known.
 
     Examples
     --------
@@ -240,7 +240,7 @@ class Beginning:
         return kept
 
     def _find_exact_counts(self, axis: int, exact: list[Totals]) -> dict[View, Totals]:
-        """The exact counts of one feature, as deep as they are exact; nothing where they are
+        """The exact counts of one feature, as deep as they are exact; nothing if they are
         not.
         """
         deepest = max(exact, key=lambda total: total.view[axis])

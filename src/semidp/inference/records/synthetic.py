@@ -45,10 +45,10 @@ class SyntheticRecords(DataFrames):
     schema
         The features of a record.
     view
-        The depth at which each feature is known; 0 where no table has it.
+        The depth at which each feature is known; 0 if no table has it.
     places
-        For each feature, the first leaf of every record's node at that depth; a byte a value up to
-        256 levels.
+        For each feature, the first leaf of every record's node at that depth; one byte per value up
+        to 256 levels.
     distances
         For each table how far its counts are from the published estimates, in standard errors.
     unlinked
@@ -192,7 +192,7 @@ def combine_estimates(
     estimates
         The answer from each file: a count, a rate, a mean, a coefficient.
     variances
-        The squared standard error that a usual analysis of each file gives; None where the interval
+        The squared standard error that a usual analysis of each file gives; None if the interval
         is for these records and not for a population.
     level
         The confidence level.
@@ -222,7 +222,7 @@ def combine_estimates(
                 f"give {files} variances, one for each estimate, none of them negative"
             )
         within = float(np.mean(squares))
-    # Files vary by the noise of the release once more, so that their variance estimates it.
+    # Files vary by the noise of the release once more, so their variance estimates it.
     between = float(np.var(answers, ddof=1))
     if between <= (1e-12 * max(map(abs, answers))) ** 2:
         raise Refused(
@@ -266,15 +266,15 @@ KIND = "semidp synthetic records"
 def save_records(
     records: SyntheticRecords, path: Path | str, about: Mapping[str, Any], *, force: bool = False
 ) -> dict[str, Any]:
-    """Write records to a CSV file, and beside it what they are; return the latter.
+    """Write records to a CSV file, and next to it what they are; return the latter.
 
-    The file beside is written first and holds the digest of the records. With `force` records are
+    That file is written first and holds the digest of the records. With `force` records are
     replaced that were written by this function, and no other file.
     """
     path = Path(path)
     beside = about_file(path)
     check_records(path, force=force)
-    # The digest is known before the file beside, which is written first.
+    # The digest is known before the accompanying file, which is written first.
     digest = hashlib.sha256()
     for part in records.csv():
         digest.update(part)
@@ -303,7 +303,7 @@ def check_records(path: Path, *, force: bool = False) -> None:
 
 
 def about_file(path: Path) -> Path:
-    """Return the file that says what records are, beside theirs.
+    """Return the file that says what records are, next to theirs.
 
     >>> about_file(Path("people.csv")).name
     'people.about.json'

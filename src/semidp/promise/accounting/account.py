@@ -2,7 +2,7 @@
 values.
 
 An `Account` adds up charges under all that is exact; the file that keeps them is a `Ledger`. How
-curves combine is in `tradeoff`; how a measurement is computed anew is in `mechanisms`.
+curves combine is in `tradeoff`; how a measurement is recomputed is in `mechanisms`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -52,7 +52,7 @@ class Charge(Encodable):
         The curve under what the ledger holds exact now, where that is another than what the
         guarantee is about.
     run
-        What the ledger records of the run that was charged (`Ledger.finish`); None where nothing.
+        What the ledger records of the run that was charged (`Ledger.finish`); None if nothing.
     periods
         Periods of the data, in the ledger of a series.
 
@@ -88,7 +88,7 @@ class Charge(Encodable):
 
     @property
     def fixed_reason(self) -> str | None:
-        """Why the charge cannot be recomputed under other exact statistics; None where it can."""
+        """Why the charge cannot be recomputed under other exact statistics; None if it can."""
         queries = [part.get("query") for part in self.measured]
         if not queries or None in queries:
             return "its query was not recorded"
@@ -114,7 +114,7 @@ class Charge(Encodable):
     def under(
         self, dataspace: Datasets, adjacency: Adjacency, before: Guarantee | None = None
     ) -> "Charge":
-        """Return the charge with its curve for other pairs: computed anew, or as stated where it
+        """Return the charge with its curve for other pairs: recomputed, or as stated where it
         covers them.
 
         Parameters
@@ -320,7 +320,7 @@ def find_disagreement(
     noise: str | None = None,
 ) -> str | None:
     """Return a sentence on how the entry that a release keeps of its charge disagrees with an
-    account; None where it agrees.
+    account; None if it agrees.
 
     The hash in the entry covers the charge and all before it. So a charge that was removed,
     changed or put in later shows in every release that was charged after it, and a last one
@@ -385,7 +385,7 @@ def fits(curves: Sequence[Tradeoff], budget: Budget) -> bool:
     if budget.rho is not None:
         return _is_within_limit(total.implied_rho(), budget.rho, "zero-concentrated")
     if budget.mu is not None:
-        # Squares of Gaussian parts are exact, so that a budget can be spent to the end.
+        # Squares of Gaussian parts are exact, so a budget can be spent to the end.
         square = square_of_mu(total)
         if square is None and len(curves) == 1:
             return total >= budget.tradeoff()
@@ -435,7 +435,7 @@ def _is_within_limit(spent: Fraction | None, limit: Fraction, kind: str) -> bool
 
 
 def square_of_mu(total: Tradeoff) -> Fraction | None:
-    """Return the square of a mu such that mu-GDP follows, rounded up, or None where none is known
+    """Return the square of a mu such that mu-GDP follows, rounded up, or None if none is known
     part by part.
     """
     if isinstance(total, Composed):
@@ -474,7 +474,7 @@ def _basic(total: Tradeoff) -> tuple[Fraction, Fraction]:
 
 
 def refuse_other_persons(ours: Adjacency, theirs: Adjacency) -> None:
-    """Refuse promises about other units, or about several records beside one: nothing is known of
+    """Refuse promises about other units, or about several records next to one: nothing is known of
     both together.
     """
     one, other = ours.protection, theirs.protection
@@ -547,7 +547,7 @@ def _join_adjacencies(
             )
         return ours
     if isinstance(union, LinkedDataspace):
-        # Others take places in units besides, so that blocks of members alone say too few.
+        # Others take places in units besides, so blocks of members alone say too few.
         return linked_adjacency(union, ours.kind)
     if not ours.protects_groups:
         # Also where the margins are the same: a table of one level, which nobody can change, may
@@ -593,7 +593,7 @@ def state_guarantee(account: Account, tradeoff: Tradeoff) -> Guarantee | None:
 def compose_releases(
     charges: Sequence[tuple[Guarantee, str, Sequence[Mapping[str, Any]]]],
 ) -> Guarantee:
-    """Return what several releases of the same records guarantee together, each computed anew for
+    """Return what several releases of the same records guarantee together, each recomputed for
     all exact totals.
 
     Parameters
@@ -607,7 +607,7 @@ def compose_releases(
     Refused
         If the releases do not add up, as a ledger would refuse them.
     """
-    # No budget is asked about, so that any will do.
+    # No budget is asked about, so any will do.
     account = Account(Budget.zcdp(1))
     for guarantee, label, measured in sorted(charges, key=lambda charge: _place(charge[0])):
         charge = _charge(guarantee, label, "", measured)

@@ -3,12 +3,12 @@ its budget.
 
 It is charged before noise is drawn. Two processes may use it at once, and a process that is killed
 leaves the file as it was before or after the charge, never between. Every charge carries the hash
-of all before it, so that one that is changed or removed shows. Where a charge brings further exact
-statistics, all before it are computed anew under the union, from what they recorded, and the new
+of all before it, so one that is changed or removed shows. If a charge brings further exact
+statistics, all before it are recomputed under the union, from what they recorded, and the new
 curves are appended with it: nothing is rewritten. How charges add up is in `account`.
 
 A charge pays for one measurement. Beside the charges the file records, for each run, its latest
-session and the digest of what it measured, so that no copy of an unfinished run draws again.
+session and the digest of what it measured, so no copy of an unfinished run draws again.
 """
 
 import contextlib
@@ -58,7 +58,7 @@ class Session:
     name
         Random name of this session. The folder must note it before the charge.
     place
-        The folder that will hold the release; None where it is not written.
+        The folder that will hold the release; None if it is not written.
     """
 
     run: str = field(default_factory=lambda: secrets.token_hex(8))
@@ -146,7 +146,7 @@ class Ledger:
             SeriesAccount(budget, series)  # refuses what cannot be kept
         if (dataspace is None) != (adjacency is None):
             raise InputError("give a ledger both a dataspace and an adjacency, or neither")
-        # asked before the lock, too: its file would stay beside a file that is no ledger
+        # asked before the lock, too: its file would stay next to a file that is no ledger
         if path.exists():
             raise InputError(f"{path} already exists: a ledger is never overwritten")
         with _hold_lock(path):
@@ -168,8 +168,8 @@ class Ledger:
         Parameters
         ----------
         guarantee
-            What the mechanism satisfies. Where it is about other pairs than the ledger, it is
-            computed anew for those of the union from `measured`; a guarantee for one record with
+            What the mechanism satisfies. If it is about other pairs than the ledger, it is
+            recomputed for those of the union from `measured`; a guarantee for one record with
             nothing published exactly is else grouped.
         label
             What is released, for whoever reads the ledger.
@@ -193,7 +193,7 @@ class Ledger:
         BudgetExceeded
             If all charges together would no longer fit the budget. Nothing is recorded then.
         Refused
-            If the guarantee is about other data, or a charge cannot be computed anew under the
+            If the guarantee is about other data, or a charge cannot be recomputed under the
             union.
         """
         with _hold_lock(self.path, self.waiting):
@@ -303,7 +303,7 @@ class Ledger:
     def own_charges(self) -> tuple[str, ...]:
         """The charges that this object has made, by their random names.
 
-        The file is asked, so that the answer is right even where a charge was interrupted, and does
+        The file is asked, so the answer is right even where a charge was interrupted, and does
         not count the charges of other processes.
         """
         if not self._made:
@@ -468,7 +468,7 @@ def _read_charges(
         if (charge.periods is not None) != of_series:
             raise TypeError("the charges of a series have their periods, and no others")
         charges = charged[charge.periods][0] if charge.periods in charged else {}
-        # New curves of earlier charges stand in a later entry, so that no entry or hash changes.
+        # New curves of earlier charges stand in a later entry, so no entry or hash changes.
         if "rebased" in entry:
             curves = zip(charges.items(), map(tradeoff_from_json, entry["rebased"]), strict=True)
             charges = {key: replace(one, group=1, counted=curve) for (key, one), curve in curves}
@@ -503,7 +503,7 @@ def _read_periods(account: SeriesAccount, period: str | None) -> Periods:
 def _read_pairs(
     under: Mapping[str, Any] | None, spaces: Mapping[str, Datasets]
 ) -> tuple[Datasets, Adjacency] | None:
-    """Dataspace and adjacency that an entry names; None where it names none."""
+    """Dataspace and adjacency that an entry names; None if it names none."""
     if not under:
         return None
     dataspace = spaces[under["dataspace"]]
@@ -550,7 +550,7 @@ def _append(document: dict[str, Any], entry: dict[str, Any], run_name: str | Non
 
 
 def _find_charge_number(document: Mapping[str, Any], run_name: str) -> int | None:
-    """Return the number of the charge that was made for a run; None where there is none."""
+    """Return the number of the charge that was made for a run; None if there is none."""
     names = [entry.get("nonce") for entry in document["charges"]]
     return names.index(run_name) + 1 if run_name in names else None
 

@@ -2,9 +2,9 @@
 
 In a series one period may publish totals that another does not. If results decide which, pairs of
 datasets must agree on all of them in every period. The values of unpublished totals are not known,
-so that a release is counted under totals that leave room for any: every cell of the features has n
+so a release is counted under totals that leave room for any: every cell of the features has n
 records, except at levels that the period's own totals show to be empty. For a dataset x with n
-records of the period, those n·1 less x are records that can be added, so that two datasets with the
+records of the period, those n·1 less x are records that can be added, so two datasets with the
 period's own totals differ as two datasets under these do. Every sensitivity is then at least as
 large as under the values of the period.
 """
@@ -51,7 +51,7 @@ def list_missing(account: Account, margins: Iterable[Margin]) -> list[Margin]:
 def count_as_exact(
     account: Account, missing: Sequence[Margin], features: Iterable[Feature]
 ) -> Account:
-    """Return the account with its charges computed anew for pairs that also agree on the margins
+    """Return the account with its charges recomputed for pairs that also agree on the margins
     that it does not publish.
 
     Parameters

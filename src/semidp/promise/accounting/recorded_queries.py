@@ -1,4 +1,4 @@
-"""Recorded measurements, computed anew: a record states its query and its noise, and both have
+"""Recorded measurements, recomputed: a record states its query and its noise, and both have
 another curve under other exact statistics.
 
 `QUERIES` is the one table from the kind of a recorded query to its space and to the mechanisms that
@@ -133,7 +133,7 @@ def mechanism_from_record(
     the norms of the query space: ``ρ = Δ2²/2σ²``, ``μ = Δ2/σ``, ``ε = Δ1/b`` and, with the l2
     mechanism, ``ε = Δ2/b``; for noise on residuals ``μ² = 2ρ = sup Σ |r|²/σ²``, and for choices of
     quantiles what their rate gives. Noise that lives on the tables with zero margins (lattice, l2)
-    protects only what those margins do not publish, so that the new statistics must include the
+    protects only what those margins do not publish, so the new statistics must include the
     old. K-norm noise has the shape of one space and is known under no other.
 
     Parameters

@@ -2,7 +2,7 @@
 
 Two histories of datasets are compared if they differ in the periods of one person alone, an
 admissible set P, and in each of those by a pair of that period's own promise. Releases of other
-periods are drawn from the same data under both, so that
+periods are drawn from the same data under both, so
 
     rho = max over P of the sum of rho_s, s in P,    mu² = max over P of the sum of mu_s².
 
@@ -71,7 +71,7 @@ class Series(Encodable):
         published all of them. None: all that any release published.
     constant
         Features that never change. If one of them has exact totals, an alternative that keeps it
-        constant may differ in every period, so that all periods are charged.
+        constant may differ in every period, so all periods are charged.
     each
         Budget of every period, for a series in (epsilon, delta).
 
@@ -118,7 +118,7 @@ class SeriesTotal:
     tradeoff
         The curve of the worst admissible set of periods.
     periods
-        That set; empty where each period has a budget of its own.
+        That set; empty if each period has a budget of its own.
     """
 
     tradeoff: Tradeoff
@@ -369,7 +369,7 @@ class SeriesAccount:
         return max(numbers) + 1 if numbers else None
 
     def remaining(self, period: int) -> Budget | None:
-        """Return what releases of a period may still spend; None where that is nothing."""
+        """Return what releases of a period may still spend; None if that is nothing."""
         if self.each is not None:
             return None if self._curves_in(period, self.accounts) else self.each
         left = self.limit - self.find_worst(within=period)[0]

@@ -2,7 +2,7 @@
 whole tables, the paper's own; Laplace and l2 for pure budgets.
 
 Discrete, rounded and lattice Gaussians and Laplace are whole numbers, drawn exactly. The others are
-real-valued by nature, so that their claims are ideal.
+real-valued by nature, so their claims are ideal.
 """
 
 import math
@@ -98,7 +98,7 @@ class DiscreteGaussianMechanism(CellByCell, ConcentratedNoise):
     """Exact discrete Gaussian noise in every cell, then projection: zCDP with ``ρ = Δ2²/(2σ²)``.
 
     Shifted by whole numbers, discrete Gaussians are no further apart than continuous ones (Canonne,
-    Kamath and Steinke, 2020), so that both parameters are exact fractions.
+    Kamath and Steinke, 2020), so both parameters are exact fractions.
 
     Parameters
     ----------
@@ -169,7 +169,7 @@ class RoundedGaussianMechanism(CellByCell, GaussianNoise):
     """Gaussian noise rounded to whole numbers in every cell, then projection: μ-GDP with
     ``μ = Δ2/σ``.
 
-    Counts are whole numbers, so that rounding the noise is rounding the output of the continuous
+    Counts are whole numbers, so rounding the noise is rounding the output of the continuous
     Gaussian mechanism: post-processing, and exactly μ-GDP.
 
     Parameters
@@ -246,7 +246,7 @@ class LatticeGaussianMechanism(ConcentratedNoise):
         # More noise than asked for only strengthens the guarantee, which follows from σ².
         if mechanism.sigma2 < SMALLEST_SIGMA2:
             mechanism = replace(mechanism, sigma2=SMALLEST_SIGMA2)
-        mechanism.sampler  # noqa: B018  (built now, so that it refuses now)
+        mechanism.sampler  # noqa: B018  (built now, so it refuses now)
         return mechanism
 
     @property
@@ -294,7 +294,7 @@ def rho_within(budget: Budget) -> Fraction:
     if budget.rho is not None:
         return budget.rho
     epsilon, delta = require_epsilon(budget), budget.delta or Fraction(0)
-    # `largest` comes from below, so that the conversion holds for the ρ that is returned.
+    # `largest` comes from below, so the conversion holds for the ρ that is returned.
     return largest(lambda rho: ZCDP(rho).delta(epsilon) <= delta)
 
 
@@ -376,7 +376,7 @@ class LaplaceMechanism(CellByCell, PureMechanism):
 class L2Mechanism(PureMechanism):
     """Noise of density ``∝ exp(-‖v‖/b)`` on the subspace: pure ε with ``ε = Δ2/b``.
 
-    The length is Gamma(s) times b and the direction uniform in the subspace of dimension s, so that
+    The length is Gamma(s) times b and the direction uniform in the subspace of dimension s, so
     ``E‖v‖² = b² s(s+1)``. Rounding each cell to a whole number adds about 1/12 to the variance,
     which the errors include.
 

@@ -1,7 +1,7 @@
 """A product of tables cut at a depth of a nested feature: what is above the cut, what is below each
 node of it, and the noise of one branch.
 
-Noise is drawn and put together with what was measured above, residual by residual, so that nothing
+Noise is drawn and put together with what was measured above, residual by residual, so nothing
 larger than the tables of one branch is held. Calibration uses the norm of the whole.
 """
 
@@ -190,7 +190,7 @@ class BranchSpace(ProductSpace):
 
 
 def branch_space(space: ProductSpace, cut: Cut, node: int) -> BranchSpace | None:
-    """Return the space of the residuals below one node of a cut; None where the node can hold no
+    """Return the space of the residuals below one node of a cut; None if the node can hold no
     record.
 
     Parameters
@@ -258,7 +258,7 @@ class BranchNoise:
 
     @classmethod
     def from_mechanism(cls, mechanism: ResidualNoise, cut: Cut, node: int) -> "BranchNoise | None":
-        """Return the noise of one branch of a product; None where the branch can hold no record."""
+        """Return the noise of one branch of a product; None if the branch can hold no record."""
         space = branch_space(mechanism.space, cut, node)
         if space is None:
             return None

@@ -1,6 +1,6 @@
 """The count x11 of a 2×2 table as a query, and the canonical noise that measures it.
 
-Both margins of the table are public (within strata), so that x11 is all that is left to protect.
+Both margins of the table are public (within strata), so x11 is all that is left to protect.
 """
 
 import math
@@ -29,7 +29,7 @@ from semidp.promise.tradeoff.composition import tradeoff_from_json
 from semidp.promise.tradeoff.function import Tradeoff
 
 _FINEST = 32  # bits after the point: rounding then moves a probability by less than 1e-9
-_SIGNIFICANT = 51  # of the 53 bits of a float, so that u and u ± half a step are floats
+_SIGNIFICANT = 51  # of the 53 bits of a float, so u and u ± half a step are floats
 
 
 @dataclass(frozen=True)
@@ -177,7 +177,7 @@ class CanonicalMechanism(Mechanism):
     curve
         The tradeoff function f for which the noise is canonical.
     moves
-        By how much x11 may move at the cost of one f. Where it can move further, f is composed as
+        By how much x11 may move at the cost of one f. If it can move further, f is composed as
         often as needed.
 
     Examples
@@ -220,11 +220,11 @@ class CanonicalMechanism(Mechanism):
 
     @cached_property
     def bits(self) -> int:
-        """How many bits U has after the point: as many as a float holds beside n and the noise, at
+        """How many bits U has after the point: as many as a float holds besides n and the noise, at
         most 32.
         """
         deviations = math.ceil(64 * self.noise_law.standard_deviation)
-        # The grid follows from public numbers alone, so that its fineness tells nothing about x11.
+        # The grid follows from public numbers alone, so its fineness tells nothing about x11.
         reach = (self.space.dataspace.n or 0) + deviations
         return max(0, min(_FINEST, _SIGNIFICANT - reach.bit_length()))
 

@@ -60,11 +60,11 @@ class RankSpace(SpaceByGroups):
     *Groups.* Let two datasets of D_t differ in the records I, |I| <= a. Outside I nothing changes
     and the sizes are equal, so I holds the same number k_g of records of group g in both, whoever
     changed the group: the values of the group differ by k_g replacements, ``Σ k_g <= a`` and
-    ``k_g <= n_g``. Each changes F(v) by at most 1 for every v, so that s(v) changes by at most k_g.
+    ``k_g <= n_g``. Each changes F(v) by at most 1 for every v, so s(v) changes by at most k_g.
 
     *Choices.* For zCDP and GDP a group's choice has ``P(v) ∝ exp(-rate · s(v))``. The logarithm of
-    the ratio of its probabilities before and after is ``rate (s'(v) - s(v))`` plus a constant, so
-    that it varies by at most ``η_g = 2 rate k_g`` (bounded range). For pure ε it is the v with the
+    the ratio of its probabilities before and after is ``rate (s'(v) - s(v))`` plus a constant,
+    so it varies by at most ``η_g = 2 rate k_g`` (bounded range). For pure ε it is the v with the
     largest ``E_v - rate · s(v)``, E_v independent and exponential (`FlippedChoice`): given all
     other E, v is chosen where E_v is at least some number, which moves by at most η_g, and
     ``P(E >= x + η) >= e^-η P(E >= x)``. The groups choose independently. Hence, jointly over all
@@ -75,7 +75,7 @@ class RankSpace(SpaceByGroups):
       ``ρ = rate² Σ k_g² / 2``;
     - GDP: the worst curve of range η_g has two outcomes with ``logit p - logit q = η_g`` (Dong,
       Durfee and Rogers 2020), and ``Φ^-1(p) - Φ^-1(q) <= η_g √(2π)/4`` since
-      ``Φ(z)(1 - Φ(z)) <= e^{-z²/2}/4`` (a disk lies in its square), so that
+      ``Φ(z)(1 - Φ(z)) <= e^{-z²/2}/4`` (a disk lies in its square), so
       ``μ_g <= rate k_g √(π/2)`` and ``μ² = (π/2) rate² Σ k_g²``.
 
     `norms` are Σ k_g, Σ k_g² and the largest k_g, times the m choices of each group, each at its
@@ -91,7 +91,7 @@ class RankSpace(SpaceByGroups):
     replaced by v'. With p sets of the first kind and p' of the second ``Σ k_g = Σ k_g² = 2p + p'``
     (docs/groups.md). Sums of an outcome move by less (`SumSpace`): where v = v' the change of
     the only group is 0, and where v and v' are at the two bounds, w is at one of them. Ranks count
-    replaced values and not how far they moved, so that any v < w < v' changes all 2p + p' groups.
+    replaced values and not how far they moved, so any v < w < v' changes all 2p + p' groups.
     With two values there is no such w: the rank of the lower value is then the group's size less
     the sum, and the norms are those of sums, ``max(2p, p + p')``.
 
@@ -184,13 +184,13 @@ class RankSpace(SpaceByGroups):
         return int((self.sizes > 0).sum()) * self.choices
 
     def ranks(self, rate: Fraction) -> NDArray[np.int64]:
-        """Return the rank that each choice looks for, a row a group: 0 below, and n_g + 1 above all
-        values.
+        """Return the rank that each choice looks for, one row per group: 0 below, and n_g + 1 above
+        all values.
 
         The q-quantile of n values is the ``⌈q n⌉``-th smallest. An interval of level 1 - α looks
         for ranks so far below and above that a choice rarely passes the quantile: a value beyond it
         is at least t + 1 replacements away from the rank t below, there are at most B such values,
-        and the best score is at most 0, so that ``B exp(-rate (t + 1)) <= α/2`` is enough. With
+        and the best score is at most 0, so ``B exp(-rate (t + 1)) <= α/2`` is enough. With
         sampling, half of α goes to the order statistics that hold the population's quantile by the
         binomial law.
         """
@@ -332,9 +332,9 @@ _PI = Fraction(355, 113)  # a little more than π
 class ExponentialMechanism(Mechanism):
     """Choices with ``P(v) ∝ exp(-rate · s(v))``, s(v) the score of `rank_scores`.
 
-    What is measured is a histogram of the outcome in each group, a row a group; what comes out is a
-    value for each choice, in steps of the grid: 0 and the last step where the rank lies below or
-    above all values.
+    What is measured is a histogram of the outcome in each group, one row per group; what comes out
+    is a value for each choice, in steps of the grid: 0 and the last step where the rank lies below
+    or above all values.
 
     Parameters
     ----------
@@ -406,7 +406,7 @@ class ExponentialMechanism(Mechanism):
         values: Confidential[NDArray[np.int64]] | NDArray[np.int64],
         randomness: Randomness | None = None,
     ) -> Measurement:
-        """Choose values from the histograms of all groups, a row a group in steps of the grid."""
+        """Choose values from the histograms of all groups, one row per group in grid steps."""
         histograms = reveal(values)
         self._check(histograms)
         source = SystemRandomness() if randomness is None else randomness

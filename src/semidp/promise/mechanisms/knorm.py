@@ -189,7 +189,7 @@ def place_ball(space: QuerySpace) -> PlacedBall:
 
     One published side (or none): `RowsBall`. Two: `PairBall` for two levels on a side, else
     `TableBall` for a = 2, 3, and for more records that of three, stretched: moves split into
-    cycles, and a cycle of L records is a sum of ⌊L/2⌋ elements of hull(S_3), so that
+    cycles, and a cycle of L records is a sum of ⌊L/2⌋ elements of hull(S_3), so
     ``S_a ⊆ ⌊a/2⌋ hull(S_3)``. Everything else by listing S_a where that is small. Levels without
     records take no part.
 
@@ -231,7 +231,7 @@ def _rows_of_records(space: QuerySpace, rows: RowsForm, form: MatrixForm | None)
 def _rows_of_exchanges(space: QuerySpace, rows: RowsForm, form: MatrixForm | None) -> PlacedBall:
     """The rows under exchange: a person may change its row, and a carrier does so in return."""
     if form is None:
-        # of the rows together, so that the ball contains the exchanges
+        # of the rows together, so the ball contains the exchanges
         a = space.norms.l1 // 2
         giving = a
     else:
@@ -257,7 +257,7 @@ def _two_sided(space: QuerySpace, cells: NDArray[np.intp]) -> PlacedBall:
         cells = cells.T
     a, adjacency = space.reach, space.adjacency
     if len(cells) == 2:
-        # No row can give more records than it holds, so that the ball may be smaller.
+        # No row can give more records than it holds, so the ball may be smaller.
         records = space.fixed_part().ravel()[cells]
         smallest = int(np.rint(records.sum(axis=1)).min())
         pair = PairBall(cells.shape[1], min(adjacency.swaps, smallest))
@@ -400,7 +400,7 @@ class KNormMechanism(PureMechanism):
         cls.check_request(space, budget)
         epsilon = require_epsilon(budget)
         check_scale(1 / epsilon**2)
-        # The ball is placed now, so that what cannot be drawn is refused before noise is drawn.
+        # The ball is placed now, so what cannot be drawn is refused before noise is drawn.
         mechanism = cls(space, epsilon)
         try:
             ball = mechanism.placed_ball.ball
@@ -481,7 +481,7 @@ class KNormMechanism(PureMechanism):
 
     @cached_property
     def unrounded_variance(self) -> float | None:
-        """Variance before rounding in every free direction of the table; None where directions
+        """Variance before rounding in every free direction of the table; None if directions
         differ.
 
         Two-way tables with both totals published, and rows of equal length with published totals,

@@ -211,7 +211,7 @@ class ExplicitBall:
         """Decide by rational arithmetic whether a point, in coordinates of the basis, lies in K;
         slow.
         """
-        # Floats are fractions, so that K and the point enter exactly as they are.
+        # Floats are fractions, so K and the point enter exactly as they are.
         rows = [list(map(Fraction, row)) for row in self._vertices.tolist()]
         vertices = np.array(rows, dtype=object)
 
@@ -246,7 +246,7 @@ def root_directions(size: int, columns: int, generator: Generator) -> Floats:
     facets.
 
     A facet holds the positive coordinates P against the others and is a product of two simplices of
-    normalised volume ``C(c-2, |P|-1)``; so P is the part below c of a uniform (c-1)-subset of 2c-2
+    normalized volume ``C(c-2, |P|-1)``; so P is the part below c of a uniform (c-1)-subset of 2c-2
     things, and |P| is hypergeometric.
 
     >>> from semidp.promise.mechanisms.knorm_polar import half_l1
@@ -350,7 +350,7 @@ class RowsBall:
 
     def spread(self, weights: Floats) -> float:
         """Return ``Σ_i E||U_i||² ||w_i - mean(w_i)||² / (c_i - 1)``: each row is exchangeable and
-        centred.
+        centered.
         """
         means = self._row_sums(weights) / self._sizes
         centred_weights = weights - np.repeat(means, self._sizes)

@@ -56,7 +56,7 @@ class NormBall(Protocol):
 
 
 def pilot() -> Generator:
-    """Return the generator of every pilot study: always the same, so that what is announced never
+    """Return the generator of every pilot study: always the same, so what is announced never
     varies.
 
     >>> int(pilot().integers(10**9)) == int(pilot().integers(10**9))
@@ -91,7 +91,7 @@ def knorm_noise(
     (4, 2, 3)
     """
     points = ball.uniform(size, generator, progress)
-    # The rate is rounded down, so that the noise is never narrower than the claim needs.
+    # The rate is rounded down, so the noise is never narrower than the claim needs.
     radii = generator.standard_gamma(ball.dimension + 1, size) / round_down(epsilon)
     # one radius for each point, whatever the shape of the points
     other_axes = [1] * (points.ndim - 1)
@@ -154,7 +154,7 @@ class LinearProgram:
             self._warm.addRows(len(rows), lower, upper, len(at), starts, columns, entries)
 
     def solve(self, objective: Floats) -> Optimum | None:
-        """Return an optimal answer, None where the solver does not claim one."""
+        """Return an optimal answer, None if the solver does not claim one."""
         if self._warm is None:
             return self.solve_cold(objective)
         indices = np.arange(len(objective), dtype=np.int32)
@@ -191,7 +191,7 @@ def _core() -> Any:
 
 
 def _warm_solver(columns: int) -> Any:
-    """Return a HiGHS object that keeps its basis between objectives, None where this scipy does not
+    """Return a HiGHS object that keeps its basis between objectives, None if this scipy does not
     offer one.
 
     scipy.optimize has no public warm start, and the `highspy` package cannot share a process with
@@ -246,7 +246,7 @@ def is_inside(point: Sequence[Fraction], start: Sequence[Sequence[Any]], steepes
     """
     inverse = _inverse(start)
     weights = inverse @ np.array(point, dtype=object)
-    # Negatives of vertices are vertices too, so that signs can make all weights nonnegative.
+    # Negatives of vertices are vertices too, so signs can make all weights nonnegative.
     signs = []
     for weight, row in zip(weights, inverse, strict=True):
         signs.append(_lexicographically_negative(weight, row))
@@ -377,7 +377,7 @@ class TablePolar:
         """Yield proved bounds, better and better; from a cold start at the end if they stay
         apart.
         """
-        # Every answer is checked by itself, so that dropping rows can only cost time.
+        # Every answer is checked by itself, so dropping rows can only cost time.
         if len(self._cycles) > _CYCLES_KEPT:
             self._cycles = self._cycles[:0]
             self._program = self._start()

@@ -69,7 +69,7 @@ def facets(a: int) -> NDArray[np.float64]:
     orders = np.array(list(itertools.permutations(range(4))))
     balls = []
     for kind in KINDS[a]:
-        # Sixteen times as large, the centring divides without remainder, and whole numbers show
+        # Sixteen times as large, the centering divides without remainder, and whole numbers show
         # which normals are the same.
         normal = np.pad(np.array(kind), (0, 1)) * 16
         column_means = normal.sum(axis=0) // 4

@@ -28,7 +28,7 @@ from semidp.promise.tradeoff.smooth import ZCDP, Gaussian
 class LinkedNoise(Mechanism):
     """Gaussian noise on the residuals of member tables and of unit tables.
 
-    The noise of both kinds is independent and hides the same pairs of datasets, so that costs add:
+    The noise of both kinds is independent and hides the same pairs of datasets, so costs add:
     ``Σ_d k_d/σ_d²`` over the residuals of both is at most 2ρ (zCDP) or μ² (GDP).
 
     Parameters

@@ -75,7 +75,7 @@ class Measurement:
     claim
         "exact" or "ideal", see `CLAIMS`.
     private
-        False where the randomness was seeded or the mechanism is meant for studies.
+        False if the randomness was seeded or the mechanism is meant for studies.
 
     Examples
     --------
@@ -277,7 +277,7 @@ class Mechanism(ABC):
         table
             The confidential table, on the schema the space was built for.
         randomness
-            Where random words come from; the operating system unless given.
+            Where random words come from (default: the operating system).
         """
         return self.measure(self.space.values(table), randomness)
 
@@ -312,7 +312,7 @@ class Mechanism(ABC):
         return self.space.project_noisy_values(noisy)
 
     def with_less_noise(self, share: Fraction) -> "Mechanism | None":
-        """Return the mechanism with this share of its noise; None where outputs can be drawn
+        """Return the mechanism with this share of its noise; None if outputs can be drawn
         towards the query.
         """
         return None
@@ -340,7 +340,7 @@ class Mechanism(ABC):
                 raise InputError(
                     "the query does not fit in 62 bits, which exact arithmetic here does not cover"
                 )
-        # The noise is drawn for this sum, so that its room serves for it.
+        # The noise is drawn for this sum, so its room serves for it.
         noisy: NDArray[np.int64] = whole.astype(np.int64, copy=False)
         noisy += values.astype(np.int64, copy=False)
         return noisy
@@ -363,7 +363,7 @@ class CellByCell(Mechanism):
         return self.sampler.variance
 
     def noises(self, count: int, randomness: Randomness) -> NDArray[np.int64]:
-        """Draw one number a cell, for all measurements at once."""
+        """Draw one number per cell, for all measurements at once."""
         return self.sampler.sample((count, *self.space.shape), randomness)
 
 
@@ -470,7 +470,7 @@ def root_up(square: Fraction) -> float:
 def largest(holds: Callable[[Fraction], bool]) -> Fraction:
     """Return a number just below the threshold up to which a condition holds.
 
-    The number has 40 significant bits, so that it is at most one part in 10¹² short.
+    The number has 40 significant bits, so it is at most one part in 10¹² short.
 
     >>> float(largest(lambda x: x * x <= 2))
     1.4142135623...

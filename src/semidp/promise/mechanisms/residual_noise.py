@@ -117,7 +117,7 @@ class ResidualNoise(Mechanism):
     and (ε, δ).
 
     A move m costs ``Σ_d |H_d M_d m|²/σ_d²``, which is at most μ² (GDP) or 2ρ (zCDP) for every move
-    between adjacent datasets. Residuals are measured times their scale, in whole numbers, so that
+    between adjacent datasets. Residuals are measured times their scale, in whole numbers, so
     the noise in an entry has variance scale²·σ_d².
 
     Parameters
@@ -347,7 +347,7 @@ class ResidualNoise(Mechanism):
     def standard_error(self, weights: ArrayLike) -> float:
         """Return the standard error of a weighted sum of entries of the projected vector."""
         squared_scales = self.space.scales.astype(float) ** 2
-        # The projection is S C S⁻¹ with scales S and centring C, so that its transpose is S⁻² P S².
+        # The projection is S C S⁻¹ with scales S and centering C, so its transpose is S⁻² P S².
         pulled = self.space.project(cell_weights(weights, self.space) * squared_scales)
         total = ((pulled / squared_scales) ** 2 * self.variances).sum()
         return math.sqrt(float(total))
@@ -404,7 +404,7 @@ def _spent(space: ProductSpace, sigma2: Mapping[View, Fraction]) -> Fraction:
 
 
 def _bound_joint_cost(space: ProductSpace, sigma2: Mapping[View, Fraction]) -> Fraction:
-    """Return the certified joint cost plus a millionth of it, so that the floating point of another
+    """Return the certified joint cost plus a millionth of it, so the floating point of another
     computer confirms it too.
     """
     certified = Fraction(space.costs.joint(sigma2))
@@ -417,7 +417,7 @@ def _cost(space: ProductSpace, sigma2: Mapping[View, Fraction]) -> Fraction:
     """
     if not sigma2:
         return Fraction(0)
-    # Both bound the cost of every move, so that the smaller one holds too.
+    # Both bound the cost of every move, so the smaller one holds too.
     return min(_spent(space, sigma2), Fraction(space.costs.joint(sigma2)))
 
 

@@ -3,7 +3,7 @@ less.
 
 `Tulap` for (ε, δ), `Normal` for Gaussian privacy, and `Recursive` for any symmetric polygon by the
 paper's recursion. `canonical_noise` says which of them serves a given f: closed forms where they
-exist; every other f is replaced by a polygon that lies just above it, so that the noise is exact
+exist; every other f is replaced by a polygon that lies just above it, so the noise is exact
 and protects a little more than f says. The test that uses them is in `umpu`.
 """
 
@@ -111,7 +111,7 @@ class CanonicalNoise(ABC):
         """Largest noise in floats: ``cdf(-reach)`` is below the smallest number above 0.
 
         A tenth beyond R, where ``F(-R) = 1e-300``: F falls by ``f(w)/w`` a step, which falls with w
-        since f is convex with f(0) = 0, so that ``F(-1.1 R)`` is about ``F(-R)^1.1 = 1e-330`` or
+        since f is convex with f(0) = 0, so ``F(-1.1 R)`` is about ``F(-R)^1.1 = 1e-330`` or
         less.
 
         >>> round(Normal(Fraction(1)).reach, 1)
@@ -138,12 +138,12 @@ class CanonicalNoise(ABC):
 
     @abstractmethod
     def _ball_quantile(self, w: Any) -> Any:
-        """A ball around the quantile of the ball w <= 1/2, or None where the working precision does
+        """A ball around the quantile of the ball w <= 1/2, or None if the working precision does
         not decide.
         """
 
     def _nearest_step(self, w: Fraction, bits: int) -> int | None:
-        """The whole number next to ``2^bits`` times the quantile of w, or None where precision does
+        """The whole number next to ``2^bits`` times the quantile of w, or None if precision does
         not decide.
         """
         if w in (0, 1):
@@ -376,7 +376,7 @@ class Recursive(CanonicalNoise):
         positions = np.arange(count) + nearest[:, None]
         offset = positions.astype(np.int64)
         length = int(np.abs(offset).max()) + 1
-        # F(x) for x > 0 is 1 - F(-x), so that one chain goes down from each side.
+        # F(x) for x > 0 is 1 - F(-x), so one chain goes down from each side.
         both_sides = np.concatenate([start - nearest, nearest - start])
         down, up = np.split(self._chain(both_sides, length), 2)
         below = np.take_along_axis(down, np.maximum(-offset, 0), axis=1)
@@ -406,7 +406,7 @@ class Recursive(CanonicalNoise):
         level = np.array(w, dtype=float)
         depth = np.zeros(np.shape(w))
         while (low := (level < c) & (level > 0)).any():
-            # At least the next float, so that the loop ends where f is nearly the identity.
+            # At least the next float, so the loop ends where f is nearly the identity.
             raised = np.interp(level[low], xs, ys)
             level[low] = np.maximum(raised, np.nextafter(level[low], 1))
             depth[low] += 1
@@ -458,7 +458,7 @@ def canonical_noise(privacy: Tradeoff | Budget, sensitivity: int = 1) -> Canonic
     recursive otherwise.
 
     A polygon is met exactly. Any other curve is met by the polygon of its chords, which is at least
-    f everywhere and within 1e-5 of it, so that the noise is hardly wider. A zCDP budget is met by
+    f everywhere and within 1e-5 of it, so the noise is hardly wider. A zCDP budget is met by
     normal noise with variance 1/(2ρ), which is ρ-zCDP (Cho and Awan, construction of canonical
     noise).
 
@@ -518,7 +518,7 @@ def polygon_above(f: Tradeoff) -> PiecewiseLinear:
     """Return a symmetric polygon that is at least f everywhere, and f itself where f is one.
 
     Chords of a convex curve lie above it. The curve is looked at on its lower half, lifted by more
-    than its rounding error, reflected, and the lower hull taken in exact arithmetic, so that
+    than its rounding error, reflected, and the lower hull taken in exact arithmetic, so
     symmetry holds exactly.
 
     >>> from semidp.promise.tradeoff.budget import zcdp
@@ -602,7 +602,7 @@ def _approximate_above(f: Approximate) -> PiecewiseLinear:
     delta = f.delta0
     c = (1 - delta) / (1 + growth)
     zero, one = Fraction(0), Fraction(1)
-    # a mapping, so that a corner that comes twice (δ = 0) counts once
+    # a mapping, so a corner that comes twice (δ = 0) counts once
     corners = {zero: zero, delta: zero, 1 - c: c, one: 1 - delta}
     single = PiecewiseLinear(tuple(corners), tuple(corners.values()))
     return single.group(f.size)

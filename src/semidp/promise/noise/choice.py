@@ -209,7 +209,7 @@ class FlippedChoice(Choice):
 
     def _flip(self, distances: NDArray[np.int64], count: int, stream: Stream) -> NDArray[np.int64]:
         steps, places = np.unique(distances - distances.min(), return_inverse=True)
-        # this word is decided by more bits, so that ends of 2^bits fit beside words
+        # this word is decided by more bits, so ends of 2^bits fit next to words
         most = (1 << self.bits) - 1
         ends = [_weight(self.rate, step, self.bits) for step in steps.tolist()]
         capped = np.minimum(np.array(ends, dtype=object), most)

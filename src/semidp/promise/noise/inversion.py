@@ -231,10 +231,10 @@ class Inversion:
     For each boundary k the table holds ``floor(2^word_bits F(k))``, certified. A word below it
     means U < F(k), a word above it means U > F(k); a word equal to it, probability 2^-word_bits,
     leaves the matter open, and only then more bits are drawn and F is computed more precisely. The
-    tails beyond the table lie inside the first and the last open word, so that they too have their
+    tails beyond the table lie inside the first and the last open word, so they too have their
     true probability. Hence P(k) = F(k) - F(k-1) exactly, not to 2^-64.
 
-    Tests make the bits of the first and the second look-up few, so that the last step is often
+    Tests make the bits of the first and the second look-up few, so the last step is often
     taken.
 
     >>> from fractions import Fraction
@@ -330,7 +330,7 @@ def _certified_floors(law: CertifiedLaw, first: int, last: int, bits: int) -> ND
     """Return ``floor(2^bits F(k))`` for k = first, …, last, at whatever precision makes every one
     certain.
 
-    0 < F(k) < 1 at every boundary, so that a ball that touches 0 or 1 still has one floor.
+    0 < F(k) < 1 at every boundary, so a ball that touches 0 or 1 still has one floor.
     """
     scale = 1 << bits
     working = bits + 128

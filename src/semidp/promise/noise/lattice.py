@@ -193,7 +193,7 @@ class _ZeroSums:
 
         The covariance is σ²P less a positive semidefinite matrix (Poisson summation), P the
         projection on tables with zero sums. The law does not change with the order of rows and
-        columns, so that the covariance is a multiple of P (Schur) and this number gives that of
+        columns, so the covariance is a multiple of P (Schur) and this number gives that of
         every weighted sum. From σ = 2 on the bound is met to about 10^-5.
         """
         law = self.cell_law
@@ -205,7 +205,7 @@ class _ZeroSums:
 
     @cached_property
     def cell_law(self) -> Floats | None:
-        """``P(v = 0), P(v = 1), …`` of a cell v; None where that takes long (six rows and columns),
+        """``P(v = 0), P(v = 1), …`` of a cell v; None if that takes long (six rows and columns),
         and from σ = 2.
         """
         rows, columns, sigma2 = self._sampling_parameters
@@ -245,7 +245,7 @@ class LatticeGaussian(_ZeroSums):
         |v|² = Σ (x - c)² / w,   c = λ v(P×A) + α v(L×Q) - λα v(P×Q),   λ = |L|/|P|,  α = |A|/|Q|,
         w = λ|R| · α|B|,
 
-    where c depends on splits higher up only. So x is drawn as a discrete Gaussian with centre c and
+    where c depends on splits higher up only. So x is drawn as a discrete Gaussian with center c and
     variance parameter s² = σ²w, top down. The table so drawn has probability Π exp(-(x -
     c)²/2s²)/Z(c), and Z(c) = Z(0) · θ(c; q)/θ(0; q), q = exp(-2π²s²), by Poisson summation.
     Accepting the whole table with probability Π θ(c; q)/θ(0; q) <= 1 therefore leaves
@@ -509,7 +509,7 @@ def _sample(plan: _DrawingOrder, count: int, randomness: Randomness) -> Integers
     largest_batch = _largest_batch(plan.rows, plan.columns)
     done = 0
     while done < count:
-        # Tables are independent, so that of more proposals than are needed the first accepted ones
+        # Tables are independent, so of more proposals than are needed the first accepted ones
         # will do.
         tries = min(int((count - done) / plan.acceptance), largest_batch)
         sums = _propose(plan, tries, stream)
@@ -597,12 +597,12 @@ def _centres(
 def _draw(
     plan: _DrawingOrder, pairs: Integers, numerator: Integers, denominator: Integers, stream: Stream
 ) -> Integers:
-    """Return one discrete Gaussian for each centre, each attempt repeated until it is accepted."""
+    """Return one discrete Gaussian for each center, each attempt repeated until it is accepted."""
     i, j = plan.pair(pairs)
     count = numerator.shape[1]
     doubled = 2 * denominator[:, None]
     nearest = np.floor_divide(2 * numerator + denominator[:, None], doubled)
-    # The centre less the nearest whole number, so that the attempts work near zero.
+    # The center less the nearest whole number, so the attempts work near zero.
     remainder = (numerator - nearest * denominator[:, None]).ravel()
     row_variance = float(plan.sigma2) * plan.rows.weights[i]
     these = widths(row_variance * plan.columns.weights[j])

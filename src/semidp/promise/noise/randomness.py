@@ -125,7 +125,7 @@ def is_whole(number: object) -> bool:
 class Stream:
     """Words of a source, fetched in bulk and handed out in small numbers.
 
-    It lives for one call of a sampler and is never shared, so that a fork or a second thread cannot
+    It lives for one call of a sampler and is never shared, so a fork or a second thread cannot
     see its words.
     """
 
@@ -156,7 +156,7 @@ class Stream:
 def uniforms(count: int, randomness: Randomness) -> NDArray[np.float64]:
     """Return `count` floats, uniform on the midpoints of 2^52 equal parts of (0, 1).
 
-    Never 0 and never 1, so that logarithms and quantiles are finite. For ideal-arithmetic
+    Never 0 and never 1, so logarithms and quantiles are finite. For ideal-arithmetic
     mechanisms only: what is computed from these floats is not exact.
 
     Examples

@@ -1,4 +1,4 @@
-"""Discrete Gaussians with any centre and any variance, one attempt at a time: what table look-up
+"""Discrete Gaussians with any center and any variance, one attempt at a time: what table look-up
 alone cannot do.
 
 A proposal comes from a fixed family of tables and is accepted with an exact probability; a
@@ -37,7 +37,7 @@ from semidp.promise.noise.randomness import Stream
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-# Proposal widths: τ² = m · 4^i / 4 for these m, so that neighboring τ differ by less than a fifth.
+# Proposal widths: τ² = m · 4^i / 4 for these m, so neighboring τ differ by less than a fifth.
 # From τ = 64 on the four widest tables serve all widths by way of h = 2, 4, 8, …
 _STEPS = (Fraction(1), Fraction(17, 12), Fraction(2), Fraction(17, 6))
 _OCTAVES = 52
@@ -155,11 +155,11 @@ def attempt(
     exact: Callable[[int], Target],
     reach: float | None = None,
 ) -> tuple[Integers, NDArray[np.bool_]]:
-    """Propose one value for each centre f and decide on it, exactly; return the proposals and which
+    """Propose one value for each center f and decide on it, exactly; return the proposals and which
     are accepted.
 
-    A centre is at most 1/2 in size and within 2^-50; `exact` is asked for a lane where a float does
-    not decide; `reach` is the |f| that enters M: the centre's own, or 1/2 where the centre is drawn
+    A center is at most 1/2 in size and within 2^-50; `exact` is asked for a lane where a float does
+    not decide; `reach` is the |f| that enters M: the center's own, or 1/2 where the center is drawn
     afresh at every attempt.
 
     Error bound. Let the first term of E be at most 2^12; the second is then below 2^13. Each is a
@@ -229,7 +229,7 @@ def _offsets(spread: Integers, stream: Stream) -> Integers | int:
     """Return ρ, uniform on -⌊h/2⌋, …, ⌈h/2⌉ - 1 (h is a power of two)."""
     if spread.size == 0 or spread.max() == 1:
         return 0
-    # h is a power of two, so that the last bits of a word are uniform below h
+    # h is a power of two, so the last bits of a word are uniform below h
     mask = (spread - 1).view(np.uint64)
     below_spread = (stream.words(spread.size) & mask).view(np.int64)
     return below_spread - (spread >> 1)

@@ -108,7 +108,7 @@ class Feature:
         Without it a missing value is an error.
     finer
         Outcomes that are finer than the levels, by name: for each level the labels of the outcome
-        below it, or nothing where these are not public.
+        below it, or nothing if these are not public.
 
     Examples
     --------
@@ -714,7 +714,7 @@ def level_text(value: object) -> str:
     lower case.
 
     Decimals print as the numbers they are and timestamps at midnight as dates, since engines differ
-    in these types. Every engine follows this rule, so that one schema reads the same data alike
+    in these types. Every engine follows this rule, so one schema reads the same data alike
     everywhere.
 
     >>> level_text(1.0), level_text(True), level_text("north"), level_text(Decimal("1.50"))
@@ -802,7 +802,7 @@ def _edges(name: str, bins: Iterable[Any]) -> tuple[Fraction | float, ...]:
             f"the bins of {name!r} must have edges between -1e300 and 1e300 (or -inf first, inf"
             " last)"
         )
-    # Values are compared with edges as floating-point numbers, so that edges must differ as such.
+    # Values are compared with edges as floating-point numbers, so edges must differ as such.
     rounded = [float(edge) for edge in edges]
     rising = all(low < high for low, high in itertools.pairwise(rounded))
     if len(edges) < 2 or not rising:

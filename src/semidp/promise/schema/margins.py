@@ -1,7 +1,7 @@
 """Geometry of margins: which ones contain others, how they hang together, and tables summed down to
 them.
 
-A margin is a `View`: for each feature the depth at which it is named, 0 where it is not. Views form
+A margin is a `View`: for each feature the depth at which it is named, 0 if it is not. Views form
 a lattice (meet: what two margins share, join: what they name together); `Grid` sums tables down to
 a view and spreads margins back over the cells. Everything that needs margins of a table uses this
 module: a(t), norms, projection, fit, grouped statistics. It bounds nothing itself: bounds on a(t)
@@ -58,7 +58,7 @@ def join(*views: View) -> View:
 
 
 def is_within_view(view: View, other: View) -> bool:
-    """Whether `other` is at least as fine as `view` everywhere, so that it publishes it too.
+    """Whether `other` is at least as fine as `view` everywhere, so it publishes it too.
 
     >>> is_within_view((1, 0), (2, 0)), is_within_view((1, 1), (2, 0))
     (True, False)
@@ -331,7 +331,7 @@ class Grid:
     feature that they name.
 
     A margin's array has as many entries along a feature as there are nodes at its depth. Features
-    that it does not name have no axis, so that margins of any number of features can be held.
+    that it does not name have no axis, so margins of any number of features can be held.
 
     >>> grid = Grid((Chain(3, ((0, 2), (0, 1, 2))), Chain.flat(2)))
     >>> table = np.array([[1, 2], [3, 4], [5, 6]])
@@ -485,7 +485,7 @@ class Grid:
     def find_inhabited_cells(
         self, possible: Mask | None, totals: "Iterable[Totals]", view: View | None = None
     ) -> Mask | None:
-        """Return the cells of a view that are possible and where no margin is empty; None where
+        """Return the cells of a view that are possible and where no margin is empty; None if
         that is all of them.
         """
         view = self.full if view is None else view
@@ -499,8 +499,8 @@ class Grid:
         return np.ascontiguousarray(np.broadcast_to(mask, self.compute_margin_shape(view)))
 
     def operator(self, views: Sequence[View], domain: Mask) -> Any:
-        """Return margins as a sparse matrix of ones: a column a cell of the domain, a row a margin
-        cell that occurs.
+        """Return margins as a sparse matrix of ones: one column per cell of the domain, a row a
+        margin cell that occurs.
         """
         from scipy import sparse
 

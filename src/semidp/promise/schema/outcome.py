@@ -98,7 +98,7 @@ class Outcome:
 
     @cached_property
     def edges(self) -> tuple[Fraction, ...]:
-        """Where a histogram is cut, in growing order: half way between steps, and at the cuts."""
+        """Where a histogram is cut, in growing order: halfway between steps, and at the cuts."""
         half = self.width / 2
         places = [self.lower + half * (2 * step + 1) for step in range(self.steps)]
         # values are compared with edges as floating-point numbers

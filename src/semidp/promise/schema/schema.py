@@ -140,7 +140,7 @@ class Schema:
         return self.features[self.axis(name)]
 
     def view(self, names: Iterable[str]) -> View:
-        """Return the depth at which the margin over `names` has each feature; 0 where it has none.
+        """Return the depth at which the margin over `names` has each feature; 0 if it has none.
 
         >>> places = Feature.from_paths(["state", "county"], [("a", "x"), ("b", "y")])
         >>> Schema([places, Feature("sex", "fm")]).view(["county"])
@@ -212,7 +212,7 @@ class Schema:
 
     @cached_property
     def possible(self) -> NDArray[np.bool_] | None:
-        """Which cells can occur, or None where all can."""
+        """Which cells can occur, or None if all can."""
         if not self.structural_zeros:
             return None
         mask = np.ones(self.shape, dtype=bool)

@@ -31,7 +31,7 @@ class AnsweredSpace(SpaceByGroups):
     `answered_space`.
 
     A record adds ``v = r (w, f (2 y - B))`` to its group: r is 1 if it answered and y in 0..B is
-    its value in steps, so that values are counted from the middle of the bounds; f makes steps
+    its value in steps, so values are counted from the middle of the bounds; f makes steps
     finer and w is the weight of an answer. The query holds the first entries of all groups of all
     blocks, then the second entries.
 
@@ -109,7 +109,7 @@ class AnsweredSpace(SpaceByGroups):
         """Return the query: from the number who answered in each group, and the sum of their
         steps.
         """
-        # Doubled, so that the middle of an odd number of steps is a whole number.
+        # Doubled, so the middle of an odd number of steps is a whole number.
         middle = 2 * steps - self.outcome.steps * answered
         return np.concatenate([self.weight * answered, self.fineness * middle])
 
@@ -128,7 +128,7 @@ class AnsweredSpace(SpaceByGroups):
     @cached_property
     def exact_moves(self) -> OutcomeMoves | None:
         """The exchanges, if an exact total has the outcome as a feature. Its levels say nothing of
-        who answered, so that each allows one value more: none.
+        who answered, so each allows one value more: none.
         """
         moves = find_moves(self.dataspace, self.outcome, self.sets)
         if moves is None or self.adjacency.protects_groups:

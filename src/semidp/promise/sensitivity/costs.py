@@ -214,7 +214,7 @@ class BallCosts:
         """
         axes = list_axes(view)
         slots = tuple(self.slot(view, axis) for axis in axes)
-        # Each of these is an upper bound by an argument of its own, so that their least holds as
+        # Each of these is an upper bound by an argument of its own, so their least holds as
         # well.
         least = min(
             self._compute_closed_form(slots, self._list_margin_slots(view)),
@@ -335,7 +335,7 @@ class BallCosts:
 
     def families(self, axes: Sequence[int], deepest: View) -> list[Family] | None:
         """Return all moves as patterns of the features `axes` down to the depths `deepest`; None
-        where a feature has too many patterns.
+        if a feature has too many patterns.
         """
         trees = [self._tree(deepest, axis) for axis in axes]
         margins = []
@@ -346,7 +346,7 @@ class BallCosts:
         return None if family is None else [family]
 
     def _build_view_families(self, view: View) -> list[Family] | None:
-        """All moves as patterns of the slots of one residual; None where there are too many."""
+        """All moves as patterns of the slots of one residual; None if there are too many."""
         axes = list_axes(view)
         slots = [self.slot(view, axis) for axis in axes]
         margins = []
@@ -495,7 +495,7 @@ class ExchangeCosts(BallCosts):
     """Costs under exchanges of one person, or of one linked member (`described_moves`).
 
     Where margins overlap, each feature is taken as a margin of its own, which only adds exchanges.
-    Every exchange lies in A_a, so that what bounds the ball bounds exchanges too.
+    Every exchange lies in A_a, so what bounds the ball bounds exchanges too.
 
     Parameters
     ----------
@@ -565,7 +565,7 @@ class ExchangeCosts(BallCosts):
         return self.a
 
     def families(self, axes: Sequence[int], deepest: View) -> list[Family] | None:
-        """Return one family for each kind of exchange; None where there are too many."""
+        """Return one family for each kind of exchange; None if there are too many."""
         return self._describe_families(
             axes, {axis: [*range(1, deepest[axis] + 1)] for axis in axes}, 0
         )
@@ -619,7 +619,7 @@ class ExchangeCosts(BallCosts):
 
 @cache
 def _find_shape(chain: Chain, depths: tuple[int, ...]) -> Shape | None:
-    """The tree of some depths of a feature; None where its nodes are many or of many kinds."""
+    """The tree of some depths of a feature; None if its nodes are many or of many kinds."""
     if chain.size(depths[-1]) > _MOST_NODES:
         return None
     shapes: list[Shape] = [()] * chain.size(depths[-1])

@@ -479,7 +479,7 @@ def patterns(
     """Return the patterns of a feature for every way in which the records of a move may agree.
 
     Of all numbers of children only the smallest that fits and the largest matter: a sum of
-    products of kernels is affine in each 1/c. None where there are too many patterns.
+    products of kernels is affine in each 1/c. None if there are too many patterns.
 
     Parameters
     ----------

@@ -40,7 +40,7 @@ class ValueTree:
 
     The node that is cut between v and v + 1 is called the gap v. It covers the values from `low` to
     before `high`. Its query is ``D = L - R``, the records of its left half less those of its right
-    half. With F(v) the records up to v, ``D = 2F(v) - F(low - 1) - F(high - 1)``, so that F follows
+    half. With F(v) the records up to v, ``D = 2F(v) - F(low - 1) - F(high - 1)``, so F follows
     from D, gap by gap from the root: ``F(v) = (F(low - 1) + F(high - 1) + D)/2``, beginning with
     F(-1) = 0 and F(last) = n, which are public.
 
@@ -277,7 +277,7 @@ class Placement:
 
 @lru_cache(maxsize=16)
 def value_tree(values: int) -> ValueTree:
-    """Return the tree of `values` values. It is the same object each time, so that it is laid out
+    """Return the tree of `values` values. It is the same object each time, so it is laid out
     once.
 
     >>> value_tree(101) is value_tree(101), value_tree(101).depth
@@ -308,7 +308,7 @@ class DistributionSpace(SpaceByGroups):
     ``C = 2K + 2`` for 2^K values.
 
     *Balls.* Two datasets that differ in a records differ by k_g replaced values in group g,
-    ``Σ k_g <= a``, as for ranks. The move of a group is a sum of k_g single ones, so that it is at
+    ``Σ k_g <= a``, as for ranks. The move of a group is a sum of k_g single ones, so it is at
     most ``k_g² C``, attained where all k_g records go from v to w. In all ``Δ2² = C Σ k_g²``, which
     fills the largest groups first; sets of groups add up.
 
@@ -424,7 +424,7 @@ class DistributionSpace(SpaceByGroups):
         return self._occupied_mask.copy()
 
     def apply_query(self, histograms: Counts) -> Counts:
-        """Return the query of the histograms of all groups, a row a group."""
+        """Return the query of the histograms of all groups, one row per group."""
         return self.tree.differences(histograms).ravel()
 
 

@@ -221,7 +221,7 @@ class ExchangeTable:
         return tuple(block for block in blocks if block is not None)
 
     def _seen_block(self, margin: Totals) -> SeenBlock | None:
-        """One margin as the table sees it; None where the table sees a single level of it."""
+        """One margin as the table sees it; None if the table sees a single level of it."""
         released = self.table.released
         axes = tuple(axis for axis in list_axes(margin.view) if released[axis])
         if not axes:
@@ -379,7 +379,7 @@ class ExchangeTable:
 
         Where the table sees nothing but blocks, q carriers that all coincide before are y, which
         appears: at most ``q²-q+2``. Otherwise let b < q be the most that coincide (before, say).
-        Each other one coincides afterwards with at most one of them, so that (b-1)(q-b) pairs, at
+        Each other one coincides afterwards with at most one of them, so (b-1)(q-b) pairs, at
         least q-2 of them for b > 1, do not coincide at all. Fewer carriers than blocks give at most
         ``q²-q+2`` again, and two carriers 6.
         """
@@ -440,7 +440,7 @@ class ExchangeTable:
         return TableNorms(self.bound, False, "bound for exchanges") if listed is None else listed
 
     def _closed_form(self) -> TableNorms | None:
-        """Norms by a move that attains the bound; None where t does not hold the records of that
+        """Norms by a move that attains the bound; None if t does not hold the records of that
         move.
 
         With something unpublished in sight: q carriers of y's published values, alike in another
@@ -475,7 +475,7 @@ class ExchangeTable:
         return TableNorms(self._plain, True, "closed form for exchanges", move)
 
     def _place_letters(self) -> list[list[int]] | None:
-        """Cells of x, y and each carrier, block by block; None where counts are too small."""
+        """Cells of x, y and each carrier, block by block; None if counts are too small."""
         q, alone = len(self.seen_blocks), self._blocks_alone
         if (q < 3) if alone else (len(self._levels(2)) < 2):
             return None
@@ -494,7 +494,7 @@ class ExchangeTable:
         return placements
 
     def _by_patterns(self) -> TableNorms | None:
-        """Exact norms: the largest over all agreements of the records of an exchange. None where
+        """Exact norms: the largest over all agreements of the records of an exchange. None if
         there are too many to look at.
         """
         listed_cells = [len(block.counts) for block in self.seen_blocks if not block.alike]
@@ -652,7 +652,7 @@ def _intersections(
 
 
 def _agreements(assignments: Iterable[Values]) -> dict[int, Values] | None:
-    """Each agreement that occurs, with values that give it; None where assignments are too many.
+    """Each agreement that occurs, with values that give it; None if assignments are too many.
 
     A search that was cut short would miss agreements, and call norms exact that are too small.
     """

@@ -106,7 +106,7 @@ class Family:
         first: int = 0,
         scale: int = 1,
     ) -> "Family | None":
-        """Return the moves of the ball that keep the margins; None where a feature has too many
+        """Return the moves of the ball that keep the margins; None if a feature has too many
         patterns.
 
         A margin over several features is kept as a whole where its combinations are few, else
@@ -159,7 +159,7 @@ class Family:
     def exchanges(
         cls, trees: Sequence[Tree], moves: Sequence[FeatureMove], firsts: Sequence[int]
     ) -> "Family | None":
-        """Return the exchanges of one kind, described feature by feature; None where there are too
+        """Return the exchanges of one kind, described feature by feature; None if there are too
         many. `firsts` has for each feature the depth from which on there are kernels.
         """
         factors = []
@@ -278,7 +278,7 @@ class Family:
         """Return a costly move and its squares, by hill climbing: one feature after the other at
         its best, from many starts.
 
-        What is found is a move of the family, so that its cost is a lower bound of `most`.
+        What is found is a move of the family, so its cost is a lower bound of `most`.
         """
         table = _Arranged.from_family(self, views, tau)
         best, squares = -math.inf, np.zeros(len(views))
@@ -322,7 +322,7 @@ class _Arranged:
             shape.append(len(different))
         table = np.zeros(shape)
         np.add.at(table, tuple(np.array(position) for position in positions), tau)
-        # the first factors are walked through one option at a time, so that memory stays small
+        # the first factors are walked through one option at a time, so memory stays small
         outside, held = 0, math.prod(sizes)
         while held > _MOST_HELD and outside < len(sequence) - 1:
             held //= sizes[sequence[outside]]
@@ -469,7 +469,7 @@ def _find_balanced_combinations(
     signs: NDArray[np.int64],
 ) -> list[NDArray[np.intp]] | None:
     """Combinations of patterns that keep every margin, as an array of pattern numbers for each
-    feature; None where there are too many.
+    feature; None if there are too many.
 
     The records at the joint node of a record are those that have its node on every feature of the
     margin; their signs sum to zero.
@@ -488,7 +488,7 @@ def _find_balanced_combinations(
             if margin[place] and not any(margin[other] for other in later):
                 same = _same_node(margin, part, options, longer[1:])
                 kept &= ~((same @ signs).any(axis=1))
-        # the first row is a placeholder, so that there is one before the first feature
+        # the first row is a placeholder, so there is one before the first feature
         rows = [row[kept] for row in longer]
     chosen = rows[1:]
     return chosen if len(chosen[0]) <= _MOST_OPTIONS else None
@@ -523,7 +523,7 @@ def bound_form(sets: Sequence[Floats], weights: Floats, floor: float = 0.0) -> f
     """Return ``max Σ_j w_j Π_f k_fj`` over one vector k_f of each set, at least `floor`.
 
     The features are divided into two halves, and all products of one half are compared with all of
-    the other. Where these are too many, vectors are chosen feature by feature, the rest of each
+    the other. If these are too many, vectors are chosen feature by feature, the rest of each
     product is taken at its largest, and what cannot exceed `floor` is dropped: the result is then
     an upper bound.
 
@@ -548,7 +548,7 @@ def bound_form(sets: Sequence[Floats], weights: Floats, floor: float = 0.0) -> f
 
 
 def _multiply(sets: Sequence[Floats], width: int) -> Floats | None:
-    """All distinct products of one vector of each set; None where there are too many."""
+    """All distinct products of one vector of each set; None if there are too many."""
     most = min(_MOST_ROWS, _MOST_ENTRIES // width)
     total = np.ones((1, width))
     for vectors in sets:

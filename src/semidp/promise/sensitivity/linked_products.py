@@ -1,8 +1,8 @@
 """The query space of linked tables, residuals of member tables, then residuals of unit tables, as
 one vector; and what they cost under the promises about linked records (docs/linked.md).
 
-Each kind is a product of tables with costs of its own. Both are centred over the same nodes, so
-that a residual of members and one of units can be compared entry by entry. Members move between
+Each kind is a product of tables with costs of its own. Both are centered over the same nodes,
+so a residual of members and one of units can be compared entry by entry. Members move between
 units, and units change their composition. A residual of either kind has a bound of its own; the
 costs of both kinds are added. Sharper bounds hold for particular tables. Each is taken at the
 depths of the residual, not of the table that asks for it.
@@ -92,7 +92,7 @@ class LinkedCosts:
         return (JointBound((group,)),)
 
     def families(self, axes: Sequence[int], deepest: View) -> None:
-        """Return None: moves of linked records are not enumerated, so that no lower bound is
+        """Return None: moves of linked records are not enumerated, so no lower bound is
         known.
         """
         return
@@ -391,7 +391,7 @@ class KindSpace(ProductSpace):
 
     @cached_property
     def impossible(self) -> Mapping[int, NDArray[np.intp]]:
-        """None: estimates are not set to zero where a joint exact total is, whole numbers are."""
+        """None: estimates are not set to zero if a joint exact total is, whole numbers are."""
         return {}
 
     @property
@@ -464,16 +464,16 @@ class LinkedSpace(QuerySpace):
         return self.members.dimension + self.units.dimension
 
     def project(self, values: ArrayLike) -> Floats:
-        """Centre every residual."""
+        """Center every residual."""
         members, units = self.split(self.check_shape(values))
         return np.concatenate([self.members.project(members), self.units.project(units)])
 
     def fixed_part(self) -> Floats:
-        """Return zeros: residuals are centred."""
+        """Return zeros: residuals are centered."""
         return np.zeros(self.shape)
 
     def variances(self) -> Floats:
-        """Return the variance of each entry for unit noise, centred."""
+        """Return the variance of each entry for unit noise, centered."""
         return np.concatenate([self.members.variances(), self.units.variances()])
 
     def query(self) -> dict[str, Any]:
@@ -488,7 +488,7 @@ class LinkedSpace(QuerySpace):
 
     @property
     def cost(self) -> Fraction:
-        """The largest cost of a residual: asked before anything is read, so that what has none is
+        """The largest cost of a residual: asked before anything is read, so what has none is
         refused.
         """
         costs = [cost for kind in self.kinds for cost in kind.cost.values()]
@@ -538,7 +538,7 @@ def linked_space(
             raise Refused(f"there are no {counted}s, so that there is nothing to release")
         kinds.append(KindSpace(dataspace, adjacency, views, public, counted))
     space = LinkedSpace(public, adjacency, *kinds)
-    # asked now, so that what has no proven cost is refused before anything is read
+    # asked now, so what has no proven cost is refused before anything is read
     _ = space.cost
     return space
 

@@ -213,7 +213,7 @@ class MomentSpace(OutcomeSpace):
     """S_a of ``X'y = Σ z(x_i) y_i`` for a design with public moments; build it with `moment_space`.
 
     Let two datasets of D_t differ in the records I, |I| <= a. Since Σz is a function of the
-    published counts, it does not change, and neither does its part over I, so that y may be centred
+    published counts, it does not change, and neither does its part over I, so y may be centered
     at B/2: the difference is ``Σ_I z_i'(y_i' - B/2) - z_i (y_i - B/2)``, and no term is longer than
     ``‖z_i'‖ B/2 + ‖z_i‖ B/2``. Hence ``Δ <= a B max‖z‖`` in any norm, attained by a records of the
     longest row whose outcomes go from 0 to B. Without a public Σz the difference can be twice as

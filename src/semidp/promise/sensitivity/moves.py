@@ -49,7 +49,7 @@ class ListedTables:
 
     @classmethod
     def from_dataspace(cls, dataspace: Dataspace, released: View) -> "ListedTables | None":
-        """List a small dataspace; None where it is too large."""
+        """List a small dataspace; None if it is too large."""
         listed = fiber(dataspace)
         if listed is None:
             return None

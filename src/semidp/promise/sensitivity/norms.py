@@ -114,7 +114,7 @@ class ReleasedTable:
 
     @cached_property
     def possible(self) -> Mask | None:
-        """Mask of the cells of the released table that its own structural zeros allow; None where
+        """Mask of the cells of the released table that its own structural zeros allow; None if
         all are.
         """
         schema = self.structure.schema

@@ -241,7 +241,7 @@ def share_of_ancestor(chain: Chain, coarse: int, fine: int) -> Floats:
 
 @cache
 def _gain(chain: Chain, view: int, target: int) -> float:
-    """Sum over the nodes at `target` of the variance of unit noise at `view`, centred and spread,
+    """Sum over the nodes at `target` of the variance of unit noise at `view`, centered and spread,
     along one feature.
     """
     centred = np.ones(1)
@@ -541,7 +541,7 @@ def _merge_small_parts(parts: Sequence[Floats], limit: int) -> list[Floats]:
 
 
 def _share(total: NDArray[Any], coefficient: int, cells: Any) -> Floats:
-    """Return coefficient × total / cells, zero where there are no cells."""
+    """Return coefficient × total / cells, zero if there are no cells."""
     if np.ndim(cells) == 0:
         return np.asarray(total * (coefficient / cells if cells else 0.0))
     zeros = np.zeros(np.shape(total))

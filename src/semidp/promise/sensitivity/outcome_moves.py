@@ -110,7 +110,7 @@ class OutcomeMoves:
                 widest = max(values[-1] for values in self.values)
                 return self.replaced_norms.multiply(widest)
             signs = np.array(along.signs, dtype=np.float64)
-            # a sum is linear in every value, so that its norms are largest at the ends of levels
+            # a sum is linear in every value, so its norms are largest at the ends of levels
             for nodes, values in _chunks(self._place(along, ends, not self._by_outcome)):
                 signed = signs * values[:, along.places]
                 norms = self._largest(move, nodes, partial(_class_norms, signed))

@@ -230,7 +230,7 @@ class SumSpace(GroupedSpace):
         apart = len(names) == len(set(names)) and all(
             block in self.dataspace.margins for block in self.blocks
         )
-        # a margin across blocks, such as BC beside AB and CD, or a declared zero says which of
+        # a margin across blocks, such as BC next to AB and CD, or a declared zero says which of
         # their cells go together
         tied = any(self._ties_blocks(margin) for margin in self.dataspace.margins)
         zeros = bool(self.dataspace.schema.structural_zeros)
@@ -270,7 +270,7 @@ class SumSpace(GroupedSpace):
         return result
 
     def variances(self) -> NDArray[np.float64]:
-        """Return the diagonal of P: 1 less `common_part` of the block, and 0 where no record is."""
+        """Return the diagonal of P: 1 less `common_part` of the block, and 0 if no record is."""
         parts = [
             np.where(self._inhabited_mask[part], 1 - self.common_part(k), 0.0)
             for k, part in enumerate(self.slices)

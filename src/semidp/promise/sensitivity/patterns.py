@@ -294,7 +294,7 @@ class BlockTable:
     n
         The number of records.
     possible
-        The cells that can occur, or None where all can; looked at only to place records on
+        The cells that can occur, or None if all can; looked at only to place records on
         unpublished features.
     """
 
@@ -389,7 +389,7 @@ class BlockTable:
             heights = [_tallest(part, s) for s in range(1, a + 1)]
             tallest = max([tallest, *heights])
             for place in places:
-                # Most records first, so that a slice is used once.
+                # Most records first, so a slice is used once.
                 for done in sorted(best, reverse=True):
                     so_far, patterns = best[done]
                     for s in range(1, a - done + 1):

@@ -54,7 +54,7 @@ class Probes:
         For each exchange, record and feature of the table, the node. The records are x, y, then
         each carrier before and after.
     signs
-        For each exchange and record -1 if it vanishes, 1 if it appears, 0 where a carrier is not
+        For each exchange and record -1 if it vanishes, 1 if it appears, 0 if a carrier is not
         needed.
 
     Examples

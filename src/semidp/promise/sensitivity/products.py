@@ -238,7 +238,7 @@ class ProductSpace(QuerySpace):
         """Return the features of each table, and a digest of those of their levels that can hold a
         record.
 
-        Residuals are centred over those levels, so that the query is another where they are others.
+        Residuals are centered over those levels, so the query is another where they are others.
         Features that no table uses do not matter.
         """
         # by name: the features of a union of releases may stand in another order
@@ -347,7 +347,7 @@ class ProductSpace(QuerySpace):
         return exact
 
     def split_residuals(self, vector: ArrayLike) -> dict[View, Floats]:
-        """Return a vector as residuals: each part divided by its scale and centred."""
+        """Return a vector as residuals: each part divided by its scale and centered."""
         values = np.asarray(vector, dtype=np.float64) / self.scales
         residuals = {}
         for view, part in self.parts.items():
@@ -406,18 +406,18 @@ class ProductSpace(QuerySpace):
         return sum(self.residuals.dimension(view) for view in self.measured_residuals)
 
     def project(self, values: ArrayLike) -> Floats:
-        """Centre every part of the vector: what adjacent datasets can differ by is centred."""
+        """Center every part of the vector: what adjacent datasets can differ by is centered."""
         residuals = self.split_residuals(self.check_shape(values))
         parts = [part.ravel() for part in residuals.values()]
         return np.concatenate([np.zeros(0), *parts]) * self.scales
 
     def fixed_part(self) -> Floats:
-        """Return zeros: residuals are centred."""
+        """Return zeros: residuals are centered."""
         return np.zeros(self.shape)
 
     def variances(self) -> Floats:
         """Return the variance of each entry of the vector for unit noise in every entry,
-        centred.
+        centered.
         """
         squared_scales = self.scales.astype(float) ** 2
         unit = 1 / squared_scales
@@ -457,7 +457,7 @@ class ProductSpace(QuerySpace):
         return Norms(math.ceil(sum(lengths)), total, largest)
 
     def _list_moves(self, released: View) -> NDArray[np.int64] | None:
-        """Every move of a small dataspace, as tables at the finest view; None where there are too
+        """Every move of a small dataspace, as tables at the finest view; None if there are too
         many.
         """
         if not self.schema.grid.holds(_LARGEST_LISTED):
@@ -490,7 +490,7 @@ class ProductSpace(QuerySpace):
 
 
 def _is_within_some(view: View, others: Iterable[View]) -> bool:
-    """Whether some other view is at least as fine, so that this one follows from it."""
+    """Whether some other view is at least as fine, so this one follows from it."""
     return any(is_within_view(view, other) for other in others)
 
 

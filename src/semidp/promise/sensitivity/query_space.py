@@ -82,7 +82,7 @@ class QuerySpace(ABC):
 
     @property
     def law_details(self) -> dict[str, str]:
-        """Exact numbers beside the scale that say what was measured, as release.json has them."""
+        """Exact numbers next to the scale that say what was measured, as release.json has them."""
         return {}
 
     of_counts: ClassVar[bool] = False
@@ -135,7 +135,7 @@ class QuerySpace(ABC):
         """Return the diagonal of P: the variance of each entry of projected unit noise."""
 
     def query(self) -> dict[str, Any] | None:
-        """Return the query alone as plain values, which `query_space` reads; None where it has no
+        """Return the query alone as plain values, which `query_space` reads; None if it has no
         such form.
         """
         return None

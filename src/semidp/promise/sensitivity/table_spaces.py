@@ -176,7 +176,7 @@ class TableSpace(QuerySpace):
         return self.projector.variances()
 
     def listing(self) -> ListedTables | None:
-        """Return every table of a small dataspace, or None where there are too many."""
+        """Return every table of a small dataspace, or None if there are too many."""
         return ListedTables.from_dataspace(self.dataspace, self.released_view)
 
     def released_space(self) -> Dataspace:
@@ -322,7 +322,7 @@ class TableSpace(QuerySpace):
 
     @cached_property
     def _domain(self) -> Mask | None:
-        """The cells of the released table that can be positive, or None where all can."""
+        """The cells of the released table that can be positive, or None if all can."""
         if self.dataspace.n == 0:
             return np.zeros(self.shape, dtype=bool)
         return _domain(self._released_table)
@@ -337,7 +337,7 @@ class TableSpace(QuerySpace):
 
 
 def find_possible_cells(dataspace: Dataspace, released: View) -> Mask | None:
-    """Return a mask of the cells of a table that can be positive; None where all can. `released` is
+    """Return a mask of the cells of a table that can be positive; None if all can. `released` is
     its view.
 
     Cells are left out that structural zeros leave empty whatever the other features are, and cells

@@ -51,7 +51,7 @@ class Adjacency(Encodable, ABC):
     protects_groups
         Whether any `a` records are protected that change at once.
     protection
-        Whom the promise is about where a person has several records; None where a record is a
+        Whom the promise is about where a person has several records; None if a record is a
         person.
     units
         The most units in which two adjacent datasets differ, where a whole unit of linked records
@@ -121,7 +121,7 @@ class Adjacency(Encodable, ABC):
         """Return the answer that is about this relation.
 
         For what is computed above, where each relation has a proof of its own: a caller names
-        both, so that none is forgotten.
+        both, so none is forgotten.
 
         >>> Exchange(2).by_kind(ball="any records", exchange="one person")
         'one person'
@@ -157,7 +157,7 @@ class Adjacency(Encodable, ABC):
 
     @abstractmethod
     def steps(self, other: "Adjacency") -> int | None:
-        """Return how many steps of this relation join the pairs of another one in D_t, None where
+        """Return how many steps of this relation join the pairs of another one in D_t, None if
         that is not known.
         """
 
@@ -344,7 +344,7 @@ class Exchange(Adjacency):
         """Return a for A_a: datasets of D_t that differ in k records are joined by at most k
         exchanges.
 
-        Over the records that differ each block has the same published values in both, so that
+        Over the records that differ each block has the same published values in both, so
         carriers can be found among them, and each step mends one. A step of a person with up to m
         records makes m of them.
 
@@ -355,7 +355,7 @@ class Exchange(Adjacency):
         return other.by_kind(ball=records, exchange=None)
 
     def changed_sums(self, counts: Sequence[NDArray[np.int64]]) -> list[NDArray[np.int64]]:
-        """Return a swap between two groups in each set that has several groups. Where most sets
+        """Return a swap between two groups in each set that has several groups. If most sets
         have a single group, one outcome changes alone.
 
         A person with several records makes as many of them, in the largest groups; fewer do less.
@@ -386,7 +386,7 @@ class Exchange(Adjacency):
         """Return one value in two groups of each set that has two, and in the only group of any
         other: 2p + p'.
 
-        Each of m exchanges replaces at most one value of a group, so that m times these are the
+        Each of m exchanges replaces at most one value of a group, so m times these are the
         worst.
 
         >>> Exchange(2).replaced_values([np.array([5, 2]), np.array([7])])

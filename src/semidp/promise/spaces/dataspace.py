@@ -101,7 +101,7 @@ def normalize_margins(schema: Schema, margins: Iterable[Margin]) -> tuple[Margin
 
 
 def merge_features(features: Iterable[Feature]) -> tuple[Feature, ...] | None:
-    """Return features without repetitions, a chain in place of its upper part; None where two
+    """Return features without repetitions, a chain in place of its upper part; None if two
     contradict each other.
     """
     kept: list[Feature] = []
@@ -161,11 +161,11 @@ class Datasets(ABC):
     Attributes
     ----------
     margins
-        What is published; empty where only the number of records is, or nothing is known.
+        What is published; empty if only the number of records is, or nothing is known.
     totals
         The published values, a `Table` for each margin.
     n
-        The number of records, None where it is not known.
+        The number of records, None if it is not known.
 
     Examples
     --------
@@ -196,13 +196,13 @@ class Datasets(ABC):
         return self == other
 
     def union(self, other: "Datasets") -> "Datasets | None":
-        """Return the space where all that either publishes is published; None where that is not
+        """Return the space where all that either publishes is published; None if that is not
         known.
         """
         return self if self == other else None
 
     def with_features(self, schema: Schema) -> "Dataspace | None":
-        """Return the same statistics about records with more features; None where the schema does
+        """Return the same statistics about records with more features; None if the schema does
         not contain these.
         """
         return None
@@ -284,7 +284,7 @@ class Dataspace(Datasets):
     schema
         The features of a record.
     margins
-        What is published, nested margins dropped; empty where only n is public.
+        What is published, nested margins dropped; empty if only n is public.
     totals
         The published values, a `Table` for each margin.
     n
@@ -485,7 +485,7 @@ class Dataspace(Datasets):
     def is_within(self, other: Datasets) -> bool:
         """Whether every dataset of this space is provably one of `other`: D_t ⊆ D_t'.
 
-        True where all that `other` publishes follows from what this space publishes.
+        True if all that `other` publishes follows from what this space publishes.
         """
         if self == other:
             return True
@@ -501,11 +501,11 @@ class Dataspace(Datasets):
     def union(self, other: Datasets) -> "Dataspace | None":
         """Return the space over the features of both where all that either publishes is published.
 
-        Dropping features neither changes a published value nor moves two datasets further apart, so
-        that every pair of the union is a pair of each: what protects either space at some a
-        protects the union at that a. None where the two are not about the same records: another
+        Dropping features neither changes a published value nor moves two datasets further apart,
+        so every pair of the union is a pair of each: what protects either space at some a
+        protects the union at that a. None if the two are not about the same records: another
         number of them, other levels, values that contradict each other. Structural zeros may tie
-        the features of both together, so that with any the features must be the same.
+        the features of both together, so with any the features must be the same.
 
         >>> from semidp.promise.schema.features import Feature
         >>> sexes = {Margin("sex"): Table(Schema([Feature("sex", "fm")]), [6, 15])}
@@ -548,7 +548,7 @@ class Dataspace(Datasets):
         return space if agrees else None
 
     def with_features(self, schema: Schema) -> "Dataspace | None":
-        """Return the same statistics about records with more features; None where the schema does
+        """Return the same statistics about records with more features; None if the schema does
         not contain these.
         """
         if self.schema.structural_zeros or schema.structural_zeros:
@@ -562,7 +562,7 @@ class Dataspace(Datasets):
 
     def regroup(self, schema: Schema) -> "Dataspace | None":
         """Return the same totals about the same leaves under a schema that groups or orders these
-        otherwise; None where it has other leaves, other impossible combinations, or lacks a depth
+        otherwise; None if it has other leaves, other impossible combinations, or lacks a depth
         that has totals.
         """
         ours = {feature.name: sorted(feature.levels) for feature in self.schema.features}
@@ -594,7 +594,7 @@ class Dataspace(Datasets):
         """Published values in an order that does not depend on how they are listed."""
         in_order = []
         for margin, total in zip(self.margins, self.totals, strict=True):
-            # Axes by the names of their features, so that the order of a schema does not matter.
+            # Axes by the names of their features, so the order of a schema does not matter.
             axes = np.argsort([feature.name for feature in total.schema.features])
             counts = np.transpose(total.counts, axes).ravel().tolist()
             in_order.append((sorted(margin.names), counts))

@@ -85,7 +85,7 @@ class Blocks:
         return blocks
 
     def _refuse_answers(self) -> None:
-        """Refuse a feature beside exact counts of who has a value of it.
+        """Refuse a feature next to exact counts of who has a value of it.
 
         Whoever takes over that a person answered has a level from then on: more of a table changes
         than what the person does.

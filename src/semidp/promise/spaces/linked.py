@@ -308,7 +308,7 @@ class LinkedDataspace(Dataspace):
 
     @property
     def size_axis(self) -> int | None:
-        """The place of the size among the features of units; None where no table has it."""
+        """The place of the size among the features of units; None if no table has it."""
         for axis, feature in enumerate(self.units.schema.features):
             if feature.name == SIZE:
                 return axis
@@ -319,7 +319,7 @@ class LinkedDataspace(Dataspace):
         """The place of the feature of quarters among those of members, and of the level of counted
         units in it.
 
-        None where there are no quarters.
+        None if there are no quarters.
         """
         quarters = self.link.quarters
         if quarters is None:
@@ -383,7 +383,7 @@ class Reach:
         but no other derived feature, or other derived features. A protected member changes no own
         feature of any unit.
     exchanged_units
-        The same for exchanges of one member, ``h = 2 + q_m``; for a whole unit the units beside
+        The same for exchanges of one member, ``h = 2 + q_m``; for a whole unit the units besides
         those of one exchange.
     """
 

@@ -43,7 +43,7 @@ def cells(dataspace: Dataspace) -> NDArray[np.intp]:
 
 
 def fiber(dataspace: Dataspace) -> NDArray[np.int64] | None:
-    """Return every table of D_t, a row of counts of `cells` for each; None where there are more
+    """Return every table of D_t, a row of counts of `cells` for each; None if there are more
     than `MOST_TABLES`.
 
     Cells are filled in order; a partial table is dropped once a margin cannot be met any more.
@@ -236,7 +236,7 @@ class MovedTogether:
     worst_case, definition
         Both readings of a(t); see `SemiAdjacency` in `adjacency`.
     worst
-        Where the worst case is; None where no record can move.
+        Where the worst case is; None if no record can move.
     """
 
     worst_case: int
@@ -275,7 +275,7 @@ WorstCase = Structure | WorstSlice | WorstListed
 
 
 def listed_moves(dataspace: Dataspace) -> MovedTogether | None:
-    """Return both readings of a(t) by listing D_t, or None where it is too large."""
+    """Return both readings of a(t) by listing D_t, or None if it is too large."""
     listed = fiber(dataspace)
     if listed is None or len(listed) ** 2 * listed.shape[1] > _MOST_WORK:
         return None

@@ -1,7 +1,7 @@
 """Whom a promise protects, and what the two kinds of adjacency are called in messages and reports.
 
 Without a `Protection` a record is a person; with one, several records belong to one person. `Ball`
-and `Exchange` (in `adjacency`) hold their words here, so that nobody else asks which of the two it
+and `Exchange` (in `adjacency`) hold their words here, so nobody else asks which of the two it
 is.
 """
 
@@ -242,7 +242,7 @@ class AdjacencyWords(ABC):
 
     @abstractmethod
     def describe_protection(self, exact: str) -> str:
-        """Sentences on what a guarantee beside exact statistics protects."""
+        """Sentences on what a guarantee next to exact statistics protects."""
 
     @property
     def who(self) -> str:

@@ -30,14 +30,14 @@ from semidp.promise.spaces.structure import Slices, Structure, even_space, worst
 
 MOST_CELLS = 40
 _MOST_WORK = 200_000_000  # comparisons: a second or two
-_EACH = 2_000  # what an element costs beside its comparisons
+_EACH = 2_000  # what an element costs besides its comparisons
 
 Matrix = NDArray[np.int64]
 
 
 def graver_basis(matrix: Matrix) -> Matrix | None:
     """Return the Graver basis of ``{z whole : matrix z = 0}``, a row for each element, or None
-    where it takes long.
+    if it takes long.
 
     Project and lift. Some cells determine the others in whole numbers; on them alone the basis is
     ±e_i. Cell by cell is added: every z is a sum of lifted elements that is free of cancellation on
@@ -80,7 +80,7 @@ def _whole_kernel(matrix: Matrix) -> tuple[list[int], Matrix] | None:
     """Free cells, and for each of them the table that is one there and zero on the other free
     cells.
 
-    By elimination; None where a table would need fractions, so that these cells do not determine
+    By elimination; None if a table would need fractions, so these cells do not determine
     whole tables.
     """
     from flint import fmpq_mat, fmpz_mat
@@ -150,7 +150,7 @@ def _bits(truths: NDArray[np.bool_]) -> NDArray[np.uint64]:
 
 
 def _complete(basis: Matrix, known: int, work: int) -> tuple[Matrix | None, int]:
-    """Add one cell to a Graver basis on the `known` first ones; the work that is left, None where
+    """Add one cell to a Graver basis on the `known` first ones; the work that is left, None if
     it does not suffice.
 
     Elements are closed under negation, and whole rows are kept: the first cells determine them.
@@ -261,7 +261,7 @@ def _known_degree(structure: Structure) -> int | None:
 
 
 def _published_cells(structure: Structure) -> NDArray[np.intp] | None:
-    """Cells that can occur at the join of all published views, flat; None where that table is too
+    """Cells that can occur at the join of all published views, flat; None if that table is too
     large.
     """
     grid, view = structure.grid, structure.published_view
@@ -287,10 +287,10 @@ class SemiAdjacency(Encodable):
     Attributes
     ----------
     worst_case
-        The most records, over all datasets, records and values, that must move; None where only a
+        The most records, over all datasets, records and values, that must move; None if only a
         bound is known.
     definition
-        The paper's Definition read literally, which takes the most favorable dataset; None where
+        The paper's Definition read literally, which takes the most favorable dataset; None if
         it is not known.
     bound
         What is used: `worst_case` where known, else a proven upper bound of it.
@@ -331,7 +331,7 @@ def semi_adjacency(dataspace: Datasets, protection: Protection | None = None) ->
 
     A person with up to m records needs at most m times the bound that holds for any totals: change
     one record of the person, take it out of the data and out of the totals, and go on with the
-    next. The totals are others at every step, so that each step needs the bound for any totals.
+    next. The totals are others at every step, so each step needs the bound for any totals.
     Whether m times a(t) of these totals suffices is not proved where a(t) is below that bound.
 
     Examples
@@ -442,7 +442,7 @@ def semi_adjacency_bound(
 
 
 def _bound(structure: Structure) -> tuple[int | None, str]:
-    """Return a proven upper bound of a(t), None where there is none, and how it was found."""
+    """Return a proven upper bound of a(t), None if there is none, and how it was found."""
     if not structure.zeros_matter and structure.decomposable:
         return len(structure.essential) + 1, "bound by the junction tree"
     degree = graver_degree(structure)
@@ -502,7 +502,7 @@ def _closed_form(structure: Structure) -> SemiAdjacency:
 
 
 def list_semi_adjacency(dataspace: Dataspace) -> SemiAdjacency | None:
-    """Return both readings by listing D_t, or None where it is too large.
+    """Return both readings by listing D_t, or None if it is too large.
 
     >>> from semidp.promise.spaces.dataspace import Margin
     >>> from semidp.promise.schema.features import Feature

@@ -30,7 +30,7 @@ from semidp.promise.schema.schema import Schema, Table
 from semidp.promise.spaces.dataspace import Dataspace, Margin, normalize_margins
 
 MOST_BLOCKS = 6  # 63 patterns; the program has a row for each of the 203 partitions of six blocks
-# beyond this the program runs on scaled counts, so that solver tolerances cannot matter
+# beyond this the program runs on scaled counts, so solver tolerances cannot matter
 _LARGEST_COUNT = 100_000
 _INFEASIBLE = 2  # scipy's code for a program proven to have no solution
 
@@ -60,7 +60,7 @@ class Structure:
 
     @classmethod
     def from_dataspace(cls, dataspace: Dataspace) -> "Structure":
-        """Analyse a dataspace."""
+        """Analyze a dataspace."""
         return cls(dataspace.schema, dataspace.n, dataspace.published_totals)
 
     @property
@@ -267,7 +267,7 @@ class Slices:
             yield z, rarest_counts, others_at_z, several
 
     def _rarest_of_all(self, number: int) -> Counts:
-        """The smallest positive count of a block at each level of Z; 0 where the block leaves no
+        """The smallest positive count of a block at each level of Z; 0 if the block leaves no
         choice there.
         """
         counts = self.margins[number].counts.ravel()
@@ -357,7 +357,7 @@ def _program(
 ) -> dict[BlockSet, float] | None:
     """Numbers of records by pattern such that no size - 1 patterns in use cover all blocks.
 
-    None where that is impossible, empty where the solver could not decide.
+    None if that is impossible, empty if the solver could not decide.
 
     A pattern is open (z = 1) if records with it, or with a larger one, exist; open patterns are
     closed under subsets, so a cover by fewer than `size` of them exists iff a partition of the
@@ -401,7 +401,7 @@ def _program(
     ones = np.ones(count)
     integral = np.concatenate([np.full(count, int(whole)), ones])
     upper = np.concatenate([np.full(count, others), ones])
-    # Any solution will do: nothing is minimised.
+    # Any solution will do: nothing is minimized.
     costs = np.zeros(2 * count)
     constraint = LinearConstraint(np.array(rows), -np.inf, np.array(tops))
     bounds = Bounds(0, upper)

@@ -164,7 +164,7 @@ class Budget(Encodable):
 
     @staticmethod
     def sum_budgets(parts: "Sequence[Budget | None]") -> "Budget | None":
-        """Return what several measurements may spend together, simply added; None where kinds
+        """Return what several measurements may spend together, simply added; None if kinds
         differ or one has none.
 
         >>> Budget.sum_budgets([Budget.gdp("3/5"), Budget.gdp("4/5")]).mu

@@ -60,14 +60,14 @@ class Losses:
 
         For a symmetric curve: the loss -l then has e^-l times the mass of l, and the mass at 0 is
         ``1 - delta(0) - 2 (delta(0) - delta(step))/(e^step - 1)``. Losses beyond `reach` become
-        infinite. Rounding only ever adds mass, so that the total may exceed 1 a little, and every
+        infinite. Rounding only ever adds mass, so the total may exceed 1 a little, and every
         delta with it.
 
         >>> half = Losses.from_deltas(lambda e: np.maximum(-np.expm1((e - 1) / 2), 0), 0.25, 1.0)
         >>> round(float(half.masses.sum() + half.infinite), 12)
         1.0
         """
-        # A hair fewer cells, so that a reach on the grid is not rounded up to one more.
+        # A hair fewer cells, so a reach on the grid is not rounded up to one more.
         cells = reach / step * (1 - 4 * ROUNDOFF)
         top = max(math.ceil(cells), 1)
         grid: Floats = np.arange(top + 1, dtype=np.float64) * step
@@ -212,7 +212,7 @@ def convolve_all(parts: Sequence[Losses]) -> Losses:
     [0.125, 0.375, 0.375, 0.125]
     """
     order = itertools.count()
-    # The counter breaks ties, so that losses themselves are never compared.
+    # The counter breaks ties, so losses themselves are never compared.
     heap = [(len(part.masses), next(order), part) for part in parts]
     heapq.heapify(heap)
     while len(heap) > 1:
@@ -297,7 +297,7 @@ def tradeoff_from_json(value: Mapping[str, Any]) -> Tradeoff:
 
 
 def _merge_parts(parts: list[Tradeoff]) -> list[Tradeoff]:
-    """Add up the Gaussians and the zCDP parts, and sort the rest, so that equal compositions are
+    """Add up the Gaussians and the zCDP parts, and sort the rest, so equal compositions are
     equal values.
     """
     square, rho = Fraction(0), Fraction(0)

@@ -1,7 +1,7 @@
 """What a tradeoff function can do: evaluate, group, compose, convert to (epsilon, delta), and
 compare.
 
-The families live beside this file (smooth, polygons, composition). Which pairs of datasets a curve
+The families live next to this file (smooth, polygons, composition). Which pairs of datasets a curve
 protects is the business of guarantees.
 """
 
@@ -166,15 +166,15 @@ class Tradeoff(Encodable, ABC):
         return Order.from_comparison(below, above)
 
     def implied_rho(self) -> Fraction | None:
-        """Return an exact rho such that rho-zCDP follows, or None where none is known."""
+        """Return an exact rho such that rho-zCDP follows, or None if none is known."""
         return Fraction(0) if self.is_trivial else None
 
     def implied_mu_squared(self) -> Fraction | None:
-        """Return the exact square of a mu such that mu-GDP follows, or None where none is known."""
+        """Return the exact square of a mu such that mu-GDP follows, or None if none is known."""
         return Fraction(0) if self.is_trivial else None
 
     def implied_epsilon(self) -> Fraction | None:
-        """Return an exact epsilon such that pure epsilon-DP follows, or None where none is
+        """Return an exact epsilon such that pure epsilon-DP follows, or None if none is
         known.
         """
         return Fraction(0) if self.is_trivial else None
@@ -217,7 +217,7 @@ class Tradeoff(Encodable, ABC):
 
 
 def read_up(x: float) -> float:
-    """Return the next float, so that a number found by search holds both as it is and as its digits
+    """Return the next float, so a number found by search holds both as it is and as its digits
     are read.
 
     >>> read_up(1.0), read_up(0.0)

@@ -79,7 +79,7 @@ class Polygon(Cornered):
 
     @cached_property
     def _outer(self) -> tuple[Floats, Floats]:
-        # Smaller sizes and larger powers: a test that is better than the true one, so that less is
+        # Smaller sizes and larger powers: a test that is better than the true one, so less is
         # claimed.
         sizes = [max(round_ball_down(size), 0.0) for size, _ in self._corners]
         powers = [min(round_ball_up(power), 1.0) for _, power in self._corners]
@@ -443,7 +443,7 @@ def _check_shape(alphas: Sequence[Fraction], values: Sequence[Fraction]) -> None
 
 
 def _turn(a: tuple[Any, Any], b: tuple[Any, Any], c: tuple[Any, Any]) -> Any:
-    """Above zero where the path from a over b to c turns left."""
+    """Above zero if the path from a over b to c turns left."""
     (ax, ay), (bx, by) = a, b
     cx, cy = c
     return (bx - ax) * (cy - by) - (by - ay) * (cx - bx)

@@ -93,7 +93,7 @@ def thresholds(problem: Problem) -> Counts:
     def too_few(threshold: Counts) -> NDArray[np.bool_]:
         return np.asarray(grid.sum(records_below_threshold(threshold), view) < total.counts)
 
-    # The real-valued level is near the threshold, so that the search around it is short.
+    # The real-valued level is near the threshold, so the search around it is short.
     level = np.ldexp(water_level(grid, problem.values, total), bits)
     guess = np.rint(level).astype(np.int64)
     low, high, width = guess - 1, guess + 1, 1
@@ -108,7 +108,7 @@ def thresholds(problem: Problem) -> Counts:
         middle = (low + high) // 2
         rising = too_few(middle)
         low, high = np.where(rising, middle, low), np.where(rising, high, middle)
-    # The two thresholds are one unit apart, so that all records between them cost the same: any of
+    # The two thresholds are one unit apart, so all records between them cost the same: any of
     # them may fill what is left.
     sure = records_below_threshold(low)
     tied = np.flatnonzero(records_below_threshold(high) > sure)
@@ -139,7 +139,7 @@ class Flow:
     row and one column.
 
     The k-th record of a cell (from 0) costs ``first + k * unit``, where the multipliers of a
-    projection are already taken off, so that costs are small near the optimum. Cells between one
+    projection are already taken off, so costs are small near the optimum. Cells between one
     row and one column are parallel arcs. A table is the list of its counts in the cells.
     """
 
@@ -158,7 +158,7 @@ class Flow:
         """Return the flow through the allowed cells, with the `levels` of margins that these two
         determine taken off.
 
-        The multipliers of each margin are rounded by themselves, so that what is taken off a cell
+        The multipliers of each margin are rounded by themselves, so what is taken off a cell
         is still a sum of a row's and a column's part and changes no cycle. Any multipliers do, so
         huge ones are cut to fit a word.
         """
@@ -241,7 +241,7 @@ class Flow:
         return answer
 
     def round_nearby(self, lifted: Floats) -> Counts | None:
-        """Return the best table within one or two records of max(0, lifted), or None where there is
+        """Return the best table within one or two records of max(0, lifted), or None if there is
         none.
         """
         lowest = np.maximum(np.ceil(lifted - 1.5), 0.0)
@@ -363,7 +363,7 @@ def _groups(problem: Problem) -> Iterator[Index]:
 
 
 def fit_nested(problem: Problem, target: Floats, progress: Progress = silent) -> Counts | None:
-    """Return a table that has all totals, close to the real table `target`; None where the nesting
+    """Return a table that has all totals, close to the real table `target`; None if the nesting
     does not work.
 
     The joint counts of the first two margins are a flow; with them fixed, so are those of the first
@@ -488,11 +488,11 @@ def round_table(
     problem: Problem, start: RealFit, progress: Progress = silent
 ) -> tuple[Counts, list[Floats]] | None:
     """Return a table of whole numbers with all totals, and the levels at which it was rounded; None
-    where the repair gave up.
+    if the repair gave up.
 
     Each cell is rounded to the nearest whole number, the optimum for these levels without the
     totals. A move of the levels by one would add about one record to every cell above zero, as in
-    the real-valued fit, so that Newton's method brings the sums close. Then each margin is repaired
+    the real-valued fit, so Newton's method brings the sums close. Then each margin is repaired
     by itself: a record goes from a margin cell that has too many to one that lacks some, at the
     same place in all other margins, where that costs least.
 
@@ -576,7 +576,7 @@ def _shift(newton: Newton, levels: Sequence[Floats], progress: Progress) -> tupl
     """Return the first levels, with all cells shifted so that n is nearly met, and how many records
     a unit of shift adds.
 
-    Whole noisy values under nearly equal levels are rounded up or down all together, so that the
+    Whole noisy values under nearly equal levels are rounded up or down all together, so the
     levels of the real-valued fit may be far from any that give the right number of records.
     """
 
@@ -610,7 +610,7 @@ class _Repair:
 
     def run(self) -> bool:
         """Give the table its totals; return whether that succeeded."""
-        # Moves keep the number of records, so that it must be right before the first of them.
+        # Moves keep the number of records, so it must be right before the first of them.
         self.meet_n()
         for total in self.problem.totals:
             for turn in range(ROUNDS):
@@ -618,7 +618,7 @@ class _Repair:
                 lacking = (total.counts - held).ravel()
                 if not lacking.any():
                     break
-                # A move stays at its place in all other margins, so that those met before stay met.
+                # A move stays at its place in all other margins, so those met before stay met.
                 for donor, receiver, records in _pairs(lacking):
                     self.move(total, donor, receiver, records, CANDIDATES << 2 * turn)
             else:
@@ -641,7 +641,7 @@ class _Repair:
         costs least.
 
         A place says where a cell lies along all features but those of this margin. About so many
-        are looked at, and some for each record. Where a place has several cells, the cheapest give
+        are looked at, and some for each record. If a place has several cells, the cheapest give
         to the cheapest.
         """
         grid = self.problem.grid
@@ -653,7 +653,7 @@ class _Repair:
         # A large table has far more places than records to move: some of them are enough.
         all_places = math.prod(grid.shape[axis] for axis in other_axes)
         every = max(1, all_places // max(places, PLACES_A_RECORD * records))
-        # Each pair begins at another place, so that not all moves fall on the same cells.
+        # Each pair begins at another place, so not all moves fall on the same cells.
         first = (donor + receiver) % min(every, grid.shape[longest])
         some = slice(first, None, every)
         costs, tables = [], []
@@ -825,7 +825,7 @@ class _IntegerProgram:
         first_variable = size.cumsum() - size
         record = low[cell] + np.arange(cell.size) - first_variable[cell]
         matrix = self.problem.matrix
-        # Each further record of a cell costs more, so that an optimum takes them in their order.
+        # Each further record of a cell costs more, so an optimum takes them in their order.
         costs = 2.0 * (record - self.lifted_cells[cell]) + 1.0
         missing = self.problem.positive_totals - matrix @ low
         added, proved = self.cheapest(costs, 1.0, matrix[:, cell], missing, gap)

@@ -415,7 +415,7 @@ def project(problem: Problem, deadline: float = math.inf, progress: Progress = s
 
     With multipliers θ the closest table is x = max(0, y + Aᵀθ), where A takes the sums, and θ
     solves A x(θ) = t. The bound is the Lagrangian ‖x - y‖² + 2 θ·(t - A x), which is below every
-    feasible loss for every θ, converged or not. Where the noise dwarfs the totals, Newton's method
+    feasible loss for every θ, converged or not. If the noise dwarfs the totals, Newton's method
     starts from smaller noise and lets it grow.
 
     Parameters
@@ -463,7 +463,7 @@ def approach(problem: Problem, progress: Progress = silent) -> RealFit:
 
 
 def lagrangian(problem: Problem, levels: Sequence[Floats], whole: bool = False) -> float:
-    """Return the lower bound ‖x - y‖² + 2 θ·(t - A x) of the loss, where x minimises it: x = max(0,
+    """Return the lower bound ‖x - y‖² + 2 θ·(t - A x) of the loss, where x minimizes it: x = max(0,
     y + Aᵀθ).
 
     For every θ it is below the loss of every table with these totals. Over whole numbers the best x
@@ -522,7 +522,7 @@ def water_level(grid: Grid, values: Floats, total: Totals) -> Floats:
     """Return the level θ with Σ max(0, v + θ) = total for each cell of a margin; 0 for totals 0.
 
     Newton's method on a convex, piecewise linear function: from the level at which every cell is
-    wet it falls, and dries cells, until it stands (Michelot, 1986). No sorting, so that groups of
+    wet it falls, and dries cells, until it stands (Michelot, 1986). No sorting, so groups of
     cells may have any size. Values of minus infinity stay dry.
 
     >>> water_level(Grid.flat((3,)), np.array([3.0, 1.0, -5.0]), Totals((0,), np.array([2])))
@@ -754,7 +754,7 @@ class Newton:
             search = _plus(scaled, size / before, search)
             image = self._image(active, search)
             curvature = _dot(search, image)
-            # Sums of sums agree, so that the matrix is singular: along its kernel nothing is
+            # Sums of sums agree, so the matrix is singular: along its kernel nothing is
             # solved.
             if curvature <= 1e-14 * _dot(search, search):
                 break

@@ -55,9 +55,9 @@ class Fit:
     Parameters
     ----------
     counts
-        The table of whole numbers, with exact margins; None where it is real-valued.
+        The table of whole numbers, with exact margins; None if it is real-valued.
     values
-        The real-valued table, with margins exact up to rounding; None where it holds whole numbers.
+        The real-valued table, with margins exact up to rounding; None if it holds whole numbers.
     loss
         The sum of squared differences from the noisy values.
     bound
@@ -110,7 +110,7 @@ def fit_table(
 ) -> Fit:
     """Return the table of the dataspace that is closest in least squares to a noisy one.
 
-    It minimises Σ (x - y)² over whole numbers x ≥ 0 with the published margins. Up to two margins
+    It minimizes Σ (x - y)² over whole numbers x ≥ 0 with the published margins. Up to two margins
     (one total, rows, rows and columns, two joint margins that share features) it is a flow and the
     answer is exact. Three and more margins are fitted by nested flows and moves that keep improving
     it; in large tables, where the margins share no more than a common part, by rounding the real-
@@ -325,7 +325,7 @@ def _integer(problem: Problem, deadline: float, progress: Progress) -> Fit:
         near = round_table(problem, start, progress)
         if near is not None:
             counts, levels = near
-            # The bound holds at any levels, so that the better of two may be stated.
+            # The bound holds at any levels, so the better of two may be stated.
             bounds = [lagrangian(problem, each, whole=True) for each in (start.levels, levels)]
             loss = problem.loss(counts)
             note = _distance(loss, max(bounds))
@@ -535,7 +535,7 @@ def _right_members(
     first = np.arange(len(sizes) - 1)
     if step < 0:
         first = first + 1
-    # The totals were checked, so that some unit can always move the way that is needed.
+    # The totals were checked, so some unit can always move the way that is needed.
     for _ in range(abs(gap)):
         # moving a unit from a to b changes the squared distance by this
         away = counts - estimate

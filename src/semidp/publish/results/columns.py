@@ -128,8 +128,8 @@ def _writer(process: int) -> Any:
 class ParquetFiles:
     """Reader of Parquet files through one DuckDB. It can open no other file.
 
-    The files may come from strangers. Starting a DuckDB takes longer than reading a small file, so
-    that one serves all files of a folder.
+    The files may come from strangers. Starting a DuckDB takes longer than reading a small file,
+    so one serves all files of a folder.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -182,7 +182,7 @@ def different_column(
     """Return the first column of a Parquet file that is not as `write_parquet` would write it, or
     None.
 
-    Labels are compared inside DuckDB, so that no row becomes a Python object.
+    Labels are compared inside DuckDB, so no row becomes a Python object.
 
     Parameters
     ----------
@@ -432,7 +432,7 @@ class Columns:
     meanings
         What columns mean that only one statistic has, for the description of the file.
     key
-        The columns that tell rows apart; the labels unless given.
+        The columns that tell rows apart (default: the labels).
 
     Examples
     --------
@@ -479,7 +479,7 @@ class Columns:
         meanings: Mapping[str, str] | None = None,
         key: tuple[str, ...] | None = None,
     ) -> "Columns":
-        """Return numbers beside rows of labels."""
+        """Return numbers next to rows of labels."""
         columns = zip(*rows, strict=True) if rows else repeat((), len(names))
         labels = map(Labels, columns)
         return cls(dict(zip(names, labels, strict=True)), numbers, meanings or {}, key)
@@ -606,7 +606,7 @@ def _format_numbers(numbers: NDArray[Any]) -> list[str]:
 
 
 def _quote_labels(labels: Sequence[str]) -> list[str]:
-    """Return labels as a CSV file holds them beside others."""
+    """Return labels as a CSV file holds them next to others."""
     rows: list[str] = []
     sink: Any = SimpleNamespace(write=rows.append)  # a writer writes row by row
     csv.writer(sink, lineterminator="\n").writerows((label, "") for label in labels)
@@ -671,7 +671,7 @@ def import_optional(name: str) -> Any:
 
 
 def csvw(title: str, files: Mapping[str, Columns]) -> bytes | None:
-    """Return the description of the CSV files of a release as JSON; None where it has none.
+    """Return the description of the CSV files of a release as JSON; None if it has none.
 
     Parameters
     ----------

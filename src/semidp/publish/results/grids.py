@@ -137,7 +137,7 @@ class _Sums:
 
 
 def grid(table: PublishedTable, public: Dataspace) -> CellGrid | None:
-    """Lay out a published table with one feature across and the others down the side; None where it
+    """Lay out a published table with one feature across and the others down the side; None if it
     is too large.
 
     The feature across is the one with the most levels that still fit side by side, the last of
@@ -151,7 +151,7 @@ def grid(table: PublishedTable, public: Dataspace) -> CellGrid | None:
 
 
 def branches(table: PublishedTable, public: Dataspace) -> tuple[Branch, ...]:
-    """Cut a published table at the coarsest depth of its first nested feature; empty where it has
+    """Cut a published table at the coarsest depth of its first nested feature; empty if it has
     none. `public` says which sums are exact.
     """
     features = table.schema.features
@@ -272,7 +272,7 @@ def _cells(lines: _Numbers, line: int, largest: float) -> tuple[Cell, ...]:
     )
     cells = []
     for count, error, faint in columns:
-        # The root keeps small counts apart beside a few large ones.
+        # The root keeps small counts apart next to a few large ones.
         shade = math.sqrt(max(count, 0) / largest)
         exact = error == 0
         cells.append(Cell(count_text(count), error_text(error), round(shade, 3), faint, exact))

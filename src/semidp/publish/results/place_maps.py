@@ -38,7 +38,7 @@ class PlaceMap:
     outlines
         The places.
     key
-        The property that holds their names; the one that names most labels unless given.
+        The property that holds their names (default: the one that names most labels).
 
     Examples
     --------
@@ -69,7 +69,7 @@ class PlaceMap:
         return best, [label for label in labels if label not in best]
 
     def names_most(self, labels: Sequence[str]) -> bool:
-        """Whether it names at least half of several labels, so that they are taken for places."""
+        """Whether it names at least half of several labels, so they are taken for places."""
         if len(labels) <= 1:
             return False
         outline_of_label, _ = self.match_labels(labels)

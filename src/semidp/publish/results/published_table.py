@@ -1,5 +1,5 @@
-"""A published table of counts: whole numbers, estimates, standard errors and intervals, a number a
-cell.
+"""A published table of counts: whole numbers, estimates, standard errors and intervals, one number
+per cell.
 
 However a table was measured, this is what is published of it. What measured it is in
 `statistics.tables`.
@@ -83,7 +83,7 @@ def _is_distance(value: object) -> bool:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PublishedTable(PublishedColumns):
-    """A published table, however it was measured, a number a cell.
+    """A published table, however it was measured, one number per cell.
 
     Parameters
     ----------
@@ -185,8 +185,8 @@ class PublishedTable(PublishedColumns):
         return _has_exact_totals(self.schema, self.counts, dataspace.for_kind(self.counted))
 
     def columns(self) -> Columns:
-        """Return a row a cell: the estimate and its standard error, the ends of its 95% interval,
-        the count.
+        """Return one row per cell: the estimate and its standard error, the ends of its 95%
+        interval, the count.
 
         The interval is from the noise alone and never clipped. Tables of a million cells and more
         leave it out.
@@ -341,7 +341,7 @@ def _has_exact_totals(schema: Schema, counts: NDArray[Any], dataspace: Dataspace
 
 @dataclass(frozen=True, eq=False)
 class FittedTable:
-    """A published table beside what it was fitted to.
+    """A published table next to what it was fitted to.
 
     Parameters
     ----------

@@ -71,7 +71,7 @@ class RoleColumn:
     meaning
         What it means, for the description of the file.
     heading
-        What it is called in a list; its name unless given.
+        What it is called in a list (default: its name).
     text
         How one of its numbers is written, with its interval in brackets; with the digits that its
         error leaves, and the interval in columns of its own, unless given.

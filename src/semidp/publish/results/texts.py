@@ -236,7 +236,7 @@ def four_digits(value: float) -> str:
 
 
 def more(said: str, shown: int, every: int, where: str = "the file") -> list[str]:
-    """Say that only the first of a list are shown, and where the others are; nothing where all are.
+    """Say that only the first of a list are shown, and where the others are; nothing if all are.
 
     >>> more("groups are shown", 2, 5)
     ['The first 2 groups are shown; 3 more are in the file.']
@@ -281,7 +281,7 @@ def errors_text(errors: Mapping[str, float]) -> str:
 
 
 def name_tradeoff(tradeoff: Tradeoff) -> str | None:
-    """Name a tradeoff function the way specialists do, or None where it has no short name.
+    """Name a tradeoff function the way specialists do, or None if it has no short name.
 
     >>> from semidp.promise.tradeoff.budget import approximate, gaussian, zcdp
     >>> name_tradeoff(gaussian(1)), name_tradeoff(zcdp("1/2")), name_tradeoff(approximate(1))

@@ -1,9 +1,9 @@
 """What conditions and aggregates mean, and how each engine is told in its SQL.
 
 A column is a number, text, a date or a truth value by what it is compared with, or by what was
-declared; how other records are written decides nothing. Where a value does not fit, the run stops.
+declared; how other records are written decides nothing. If a value does not fit, the run stops.
 
-Numbers are compared exactly. Their nearest floating-point numbers are compared first. Where these
+Numbers are compared exactly. Their nearest floating-point numbers are compared first. If these
 are equal, the digits are, as text of one length. A floating-point number counts as the shortest
 decimal that names it, and so does text with an exponent.
 """
@@ -396,7 +396,7 @@ class ExpressionWriter:
             )
         sql = f"({one} {sign} {other})"
         if sign in ("//", "%"):
-            # the remainder has the sign of the divisor, so that the quotient is rounded down
+            # the remainder has the sign of the divisor, so the quotient is rounded down
             divisor = f"NULLIF({other}, 0)"
             sql = f"(({one} % {divisor} + {other}) % {divisor})"
             if sign == "//":

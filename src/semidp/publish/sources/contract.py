@@ -156,7 +156,7 @@ class Records(ABC):
 
     @abstractmethod
     def most_alike(self, column: str) -> int:
-        """Return the most records that share a value of `column`; 0 where there are none."""
+        """Return the most records that share a value of `column`; 0 if there are none."""
 
     @abstractmethod
     def only(self, values: Mapping[str, Sequence[Any]]) -> "Records":
@@ -201,7 +201,7 @@ class Records(ABC):
     def read_grouping_sets(
         self, keys: Sequence[Key], sets: Sequence[Sequence[int]], measure: Measure, limit: int
     ) -> Sequence[Sequence[Any]] | None:
-        """Return the groups of several sets of the keys from one reading, or None where the engine
+        """Return the groups of several sets of the keys from one reading, or None if the engine
         cannot.
 
         A row says first which keys are not grouped by, as a number in binary; then come keys, total
@@ -210,7 +210,7 @@ class Records(ABC):
         return None
 
     def encode_records(self, keys: Sequence[Key], limits: Sequence[int], most: int) -> Coded | None:
-        """Return the keys' values as small numbers, or None where the engine does not bring records
+        """Return the keys' values as small numbers, or None if the engine does not bring records
         here.
 
         Nothing is coded where the keys have more values than `limits` allow together, or the codes
@@ -232,7 +232,7 @@ class Records(ABC):
         raise InputError("a table of counts holds no records that could be linked: give records")
 
     def spark_frame(self) -> Any | None:
-        """Return the records as a Spark data frame; None where Spark does not hold them."""
+        """Return the records as a Spark data frame; None if Spark does not hold them."""
         return None
 
     def close(self) -> None:  # noqa: B027 - what is in memory has nothing to close
@@ -422,7 +422,7 @@ def without_mixtures(data: Any) -> tuple[Any, list[str]]:
     """Return a mapping of columns, or a pandas frame, with columns of values of several types as
     text, value by value; and their names.
 
-    Else NumPy or DuckDB chooses a type for all values, and 1.0 is written otherwise beside "x".
+    Else NumPy or DuckDB chooses a type for all values, and 1.0 is written otherwise next to "x".
 
     >>> without_mixtures({"x": [1.0, "x", None], "y": [1, 2]})
     ({'x': array(['1', 'x', None], dtype=object), 'y': array([1, 2])}, ['x'])

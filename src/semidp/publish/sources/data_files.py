@@ -81,7 +81,7 @@ def list_files(pattern: str) -> tuple[list[str], str]:
 
 
 def _is_hidden(path: Path) -> bool:
-    """Whether a file or a folder above it is hidden, as those that Spark leaves beside its data."""
+    """Whether a file or a folder above it is hidden, such as those next to data of Spark."""
     return any(part.startswith(("_", ".")) for part in path.parts)
 
 
@@ -134,7 +134,7 @@ def read_stamp(file: str) -> tuple[int, ...]:
 def diagnose_csv(file: str) -> str | None:
     """Say what keeps a CSV file from being read, if that can be seen: its encoding, or its records.
 
-    At most so many characters are looked at. A data file holds what may be in no message, so that
+    At most so many characters are looked at. A data file holds what may be in no message, so
     neither a value nor the number of a line is said.
     """
     if _SUFFIXES.get(_suffix(file)) != "CSV" or not os.path.exists(file):
@@ -293,7 +293,7 @@ def sheet_columns(
     """Return the columns of a sheet as text; an empty cell is missing.
 
     The first rows name the columns. Dates are written as 2026-01-31. Formulas count with the values
-    that the spreadsheet stored beside them.
+    that the spreadsheet stored next to them.
 
     Parameters
     ----------
@@ -302,7 +302,7 @@ def sheet_columns(
     sheet
         The name of the sheet; a workbook of one sheet needs none.
     header_rows
-        How many rows name the columns; 1 unless given.
+        How many rows name the columns (default: 1).
     """
     with _open_workbook(path, values=True) as book:
         name = _choose_sheet(book, path, sheet)

@@ -83,7 +83,7 @@ FAILED = (
 class DuckRecords(Records):
     """The records of files or of a data frame, seen through DuckDB.
 
-    Files are read once for every question; that they stayed the same is checked after each, so that
+    Files are read once for every question; that they stayed the same is checked after each, so
     all answers are about the same records.
     """
 
@@ -195,7 +195,7 @@ class DuckRecords(Records):
     def encode_records(self, keys: Sequence[Key], limits: Sequence[int], most: int) -> Coded | None:
         """Code the values of columns in memory, one after the other; see the contract.
 
-        A value is known by its text, so that values are coded alike that are written alike. What
+        A value is known by its text, so values are coded alike that are written alike. What
         does not fit in `most` bytes is not coded.
         """
         unbinned = [key.column for key in keys if key.edges is None]
@@ -267,7 +267,7 @@ class DuckRecords(Records):
         """Return the groups of several sets of columns, before each which columns it lacks, as a
         number in binary.
         """
-        # longer than any name, so that it hides none
+        # longer than any name, so it hides none
         aside = "_" * (1 + max(map(len, self._types)))
         names = [f"{aside}{place}" for place in range(len(selected))]
         absent, parts = grouping_sets(names, sets)

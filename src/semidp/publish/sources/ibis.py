@@ -89,7 +89,7 @@ def connect_to(parts: SplitResult) -> tuple[Any, Callable[[], None]]:
         try:
             if parts.scheme == "spark":
                 return _spark(parts)
-            # Workers open the file beside this process, which DuckDB allows for reading alone.
+            # Workers open the file next to this process, which DuckDB allows for reading alone.
             in_file = parts.scheme == "duckdb" and bool(parts.netloc or parts.path)
             how = {"read_only": True} if in_file else {}
             connection = ibis.connect(_with_password(parts), **how)
@@ -286,7 +286,7 @@ def kept_rows(table: Any, where: str | None, declared: Mapping[str, str]) -> Any
                 if wrong:
                     raise DataError(sentence)
         rows = connection.sql(f"SELECT * {records} WHERE {condition}", schema=table.schema())
-        # the database reads the condition now, so that a wrong one is told apart
+        # the database reads the condition now, so a wrong one is told apart
         fetched_columns(rows.limit(0), [])
         return rows
 
@@ -411,7 +411,7 @@ class IbisRecords(Records):
     def both_from_address(
         cls, address: str, names: tuple[str | None, str | None]
     ) -> "tuple[IbisRecords, IbisRecords]":
-        """Open two tables at one database address, so that it can join them; the first closes the
+        """Open two tables at one database address, so it can join them; the first closes the
         connection.
         """
         first = cls.from_address(address, names[0], None, {})
@@ -564,7 +564,7 @@ class IbisRecords(Records):
         return IbisRecords(self._table.filter(*conditions), steady=self._steady)
 
     def spark_frame(self) -> Any | None:
-        """Return the records as a Spark data frame; None where Spark does not hold them."""
+        """Return the records as a Spark data frame; None if Spark does not hold them."""
         connection = self._table.get_backend()
         if connection.name != "pyspark":
             return None

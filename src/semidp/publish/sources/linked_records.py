@@ -124,7 +124,7 @@ class LinkedSource:
     inherited
         The columns that members have from their units.
     again
-        Opens and joins the same records in another process; None where no address names them.
+        Opens and joins the same records in another process; None if no address names them.
     """
 
     members: Source
@@ -248,7 +248,7 @@ def open_linked(data: LinkedData, joining: Joining, names: Sequence[str]) -> Lin
 
     members, units = (Source(records) for records in both)
     with contextlib.ExitStack() as on_error:
-        # members close the connection, so that they are closed last
+        # members close the connection, so they are closed last
         on_error.callback(members.close)
         on_error.callback(units.close)
         of_members, of_units, inherited = _columns(members, units, joining, names)
@@ -260,10 +260,10 @@ def open_linked(data: LinkedData, joining: Joining, names: Sequence[str]) -> Lin
 def _of_one_database(
     data: LinkedData, joining: Joining
 ) -> "tuple[IbisRecords, IbisRecords] | None":
-    """Members and units of one connection, which joins them itself; None where they are joined
+    """Members and units of one connection, which joins them itself; None if they are joined
     here.
 
-    Aggregates are written in the SQL of DuckDB, so that they are computed here too.
+    Aggregates are written in the SQL of DuckDB, so they are computed here too.
     """
     if joining.aggregates:
         return None

@@ -368,7 +368,7 @@ class Source:
         return [Table(schema, counts) for schema, counts in pairs]
 
     def _count_coded(self, schemas: Sequence[Schema]) -> list[NDArray[np.int64]] | None:
-        """Count coded records in chunks; None where the engine does not bring them here."""
+        """Count coded records in chunks; None if the engine does not bring them here."""
         of_schemas: dict[Feature, None] = {}
         for schema in schemas:
             of_schemas |= dict.fromkeys(schema.features)
@@ -467,7 +467,7 @@ class Source:
         return self._records.frame(names)
 
     def spark_frame(self) -> Any | None:
-        """Return the records as a Spark data frame; None where Spark does not hold them."""
+        """Return the records as a Spark data frame; None if Spark does not hold them."""
         return self._records.spark_frame()
 
     def close(self) -> None:
@@ -781,7 +781,7 @@ def _distinct(columns: Sequence[CodedColumn]) -> tuple[Codes, Codes]:
     size = 1
     for column in columns:
         values = max(len(column.values), 1)
-        # the rows so far are numbered anew, so that no product overflows
+        # the rows so far are renumbered, so no product overflows
         if size * values > _LARGEST:
             distinct, numbers = np.unique(numbers, return_inverse=True)
             size = len(distinct)

@@ -47,8 +47,8 @@ def check_binary(source: Source, column: str) -> None:
 def read_histogram(
     source: Source, schema: Schema, names: Sequence[str], outcome: Outcome
 ) -> NDArray[np.int64]:
-    """Return the confidential counts between the edges of an outcome in each group, a row a
-    group.
+    """Return the confidential counts between the edges of an outcome in each group, one row
+    per group.
     """
     part = schema.restrict(names) if names else None
     whole = Schema(
@@ -147,7 +147,8 @@ class Reader:
         return schema.grid.sum(sums, schema.view(names)).reshape(self.schema.restrict(names).shape)
 
     def histogram(self, features: Iterable[str], outcome: Outcome) -> NDArray[np.int64]:
-        """Return how many records of each group lie between the edges of an outcome, a row a group.
+        """Return how many records of each group lie between the edges of an outcome, one row per
+        group.
 
         Without features, all records are one group.
         """

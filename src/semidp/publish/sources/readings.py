@@ -121,7 +121,7 @@ class ColumnReading:
 
     @property
     def kind(self) -> str | None:
-        """What a condition takes the values for; None where nothing says so."""
+        """What a condition takes the values for; None if nothing says so."""
         written = self._missing[0] if MISSING_AS in self.how else self.how
         if written in KINDS or not written:
             return written or None
@@ -156,8 +156,8 @@ class ColumnReading:
             if written in NUMBERS:
                 value = ColumnReading(self.column, written).expression(name)
                 return f"CASE WHEN {missing} THEN {stands_in} ELSE {value} END"
-            # Truth values of a proportion become zeros and ones, so that the lower bound stands
-            # beside them. A data frame with missing values holds 1.0 and 0.0.
+            # Truth values of a proportion become zeros and ones, so the lower bound stands
+            # next to them. A data frame with missing values holds 1.0 and 0.0.
             truth = (
                 f"WHEN lower({text}) IN ('true', '1.0') THEN '1'"
                 f" WHEN lower({text}) IN ('false', '0.0') THEN '0'"

@@ -169,7 +169,7 @@ class AnsweredSums(ByBlocks):
 
         With the noise e in the sum about the middle and r in the number who answered, a mean
         ``middle + θ`` is kept if ``|sum - θ answered| <= h(θ)``, where
-        ``P(|e - θ r| <= h(θ)) >= level``. The bounds make θ finite, so that the interval is, too. h
+        ``P(|e - θ r| <= h(θ)) >= level``. The bounds make θ finite, so the interval is, too. h
         grows with |θ|: over each of 128 pieces it is taken at its largest. The interval reaches
         from the first θ that is kept to the last, and is the nearest bound where none is.
         """
@@ -178,7 +178,7 @@ class AnsweredSums(ByBlocks):
         inhabited = estimates.counts > 0
         each = each_level(level, int(inhabited.sum()), self.mechanism, simultaneous)
         answered, gaps = self._numbers(number)
-        # The noise is symmetric, so that one half of the bounds says what it is on the other.
+        # The noise is symmetric, so one half of the bounds says what it is on the other.
         edges = np.linspace(0.0, self._reach, _PIECES + 1)
         halves = self._halves(number, edges[1:], each)
         low, high = _find_accepted_range(answered, gaps, edges, halves)
@@ -452,7 +452,7 @@ class AnsweredRequest(StatisticRequest):
     statistic, outcome, by, budget, mechanism, name
         As for a `GroupRequest`; records without a value of the outcome did not answer.
     confidence
-        The level of the intervals beside the estimates. Populations and differences of groups are
+        The level of the intervals next to the estimates. Populations and differences of groups are
         refused.
 
     Examples
@@ -507,7 +507,7 @@ class AnsweredRequest(StatisticRequest):
     def forecast(self, mechanism: Mechanism, scope: Scope) -> tuple[Forecast, ...]:
         """Return how far off the numbers who answered, and what is published of them, would be.
 
-        The number who answered is private, so that errors of means are foretold for groups that all
+        The number who answered is private, so errors of means are foretold for groups that all
         answer; where one in k do, they are k times that.
         """
         space = mechanism.space

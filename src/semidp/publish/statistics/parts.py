@@ -154,7 +154,7 @@ class Partition:
     parts
         A part for each node there.
     place
-        The folder of the release; None where it is not known.
+        The folder of the release; None if it is not known.
     """
 
     depth: str
@@ -278,7 +278,7 @@ class PartWork(Protocol):
         task
             The part.
         source
-            Its records; None where there are none.
+            Its records; None if there are none.
         attempt
             A folder of this attempt.
         """
@@ -306,7 +306,7 @@ class PartTask:
     requests, form
         What is to be done for each request, and how tables are written.
     values
-        The values of columns that tell the part's records from others; None where there are no such
+        The values of columns that tell the part's records from others; None if there are no such
         records.
     randomness
         Where its random words come from.

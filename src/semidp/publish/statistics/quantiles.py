@@ -120,8 +120,8 @@ class GroupQuantiles(ByBlocks):
         return self.mechanism.space
 
     def values(self, block: Margin | None = None) -> Floats:
-        """Return the quantiles of a set, a row a group, in the order of their probabilities; NaN
-        without records.
+        """Return the quantiles of a set, one row per group, in the order of their probabilities;
+        NaN without records.
 
         Choices of one group are put in order, which costs nothing and only helps.
         """
@@ -483,7 +483,7 @@ class QuantileRequest(ValuesRequest):
     def read(
         self, reader: Reader, scope: Scope, space: QuerySpace
     ) -> Confidential[NDArray[np.int64]]:
-        """Return the confidential histograms of all groups, set after set, a row a group."""
+        """Return the confidential histograms of all groups, set after set, one row per group."""
         histograms = self.read_rows(space, lambda names: reader.histogram(names, self.outcome))
         return conceal(self.name, histograms)
 

@@ -192,7 +192,7 @@ def _state_alike(sets: list[tuple[Intervals, ...]]) -> list[list[Intervals]]:
 
 
 def _compare_means(found: GroupSums, block: Margin) -> Comparison:
-    """Compare the means of one set, with the largest spread that the bounds allow; nothing where
+    """Compare the means of one set, with the largest spread that the bounds allow; nothing if
     there is no record.
 
     Readers ask about the population that the records come from: without sampling any two groups
@@ -293,7 +293,7 @@ class GroupRequest(StatisticRequest):
     budget, mechanism, name
         As for a table. The name is that of the statistic and the column unless given.
     confidence
-        The intervals beside the estimates.
+        The intervals next to the estimates.
     answered
         The feature of every set of groups that says who has a value of the outcome; what is
         published is of those alone. Everybody has one if left out.
@@ -335,13 +335,13 @@ class GroupRequest(StatisticRequest):
         return conceal(self.name, sums)
 
     def forecast(self, mechanism: Mechanism, scope: Scope) -> tuple[Forecast, ...]:
-        """Return how far off its groups would be. Their sizes are exact, so that the error of a
+        """Return how far off its groups would be. Their sizes are exact, so the error of a
         mean is known beforehand: that of its sum over the size.
         """
         space = mechanism.space
         assert isinstance(space, SumSpace)
         sizes = np.concatenate([counts.ravel() for counts in space.counts])
-        # Sets of groups have one total, so that each has less noise than was drawn.
+        # Sets of groups have one total, so each has less noise than was drawn.
         steps = np.sqrt(mechanism.variance * space.variances())
         of_sums = steps[sizes > 0] * float(space.unit)
         divisors = 1 if self.statistic == "sum" else sizes[sizes > 0]

@@ -62,7 +62,7 @@ Floats = NDArray[np.float64]
 def count_up_to(
     tree: ValueTree, differences: NDArray[np.number], sizes: NDArray[np.number]
 ) -> Floats:
-    """Return F of every gap from D of every node, a row a group of known size; noise in D may
+    """Return F of every gap from D of every node, one row per group of known size; noise in D may
     disorder F.
 
     >>> tree = ValueTree(5)
@@ -99,7 +99,7 @@ def gap_weights(tree: ValueTree) -> Floats:
 
 
 def count_groups_up_to(space: DistributionSpace, differences: ArrayLike) -> Floats:
-    """Return the records up to each value but the last, a row a group, from the differences."""
+    """Return the records up to each value but the last, one row per group, from the differences."""
     rows = space.project(differences).reshape(len(space.sizes), -1)
     return count_up_to(space.tree, rows, space.sizes)
 
@@ -152,7 +152,9 @@ class GroupDistributions(ByBlocks):
 
     @cached_property
     def _every(self) -> Floats:
-        """Unbiased counts up to each value but the last, a row a group; noise may disorder them."""
+        """Unbiased counts up to each value but the last, one row per group; noise may disorder
+        them.
+        """
         return count_groups_up_to(self.space, self.measurement.noisy)
 
     @cached_property
@@ -234,7 +236,7 @@ class GroupDistributions(ByBlocks):
         The q-quantile of n values is the ``⌈q n⌉``-th smallest. With r its rank the interval is the
         hull of values v for which the upper end of F(v) is at least r and the lower end of F(v - 1)
         below r, each end at half of the error. F before the first value is 0 and F of the last is
-        n, so that there always is one. It misses the quantile w only if the upper end of F(w), or
+        n, so there always is one. It misses the quantile w only if the upper end of F(w), or
         the lower end of F(w - 1), does, whatever the other values do.
         """
         sizes = self.sizes(block)
@@ -263,7 +265,7 @@ class GroupDistributions(ByBlocks):
         """
         counts = self.unbiased_counts(block)
         sizes = self.sizes(block)[:, None]
-        # Counts are whole numbers, so that a lower end is rounded up.
+        # Counts are whole numbers, so a lower end is rounded up.
         widths = self.block_half_widths(block)
         lower = np.ceil(counts - widths - _HAIR)
         upper = counts + widths
@@ -275,7 +277,7 @@ class GroupDistributions(ByBlocks):
         """Return the share of the records of each group whose value lies below a line, with
         intervals.
 
-        The records were cut at the lines that were named before, and half way between steps. The
+        The records were cut at the lines that were named before, and halfway between steps. The
         interval of another line reaches from that of the cut before it to that of the cut after.
         """
         before, after = cuts_around(self.space.outcome, line)
@@ -441,7 +443,7 @@ def _pointwise(values: int, law: CountNoise, level: Fraction) -> tuple[float, ..
     different, which = np.unique(weights, axis=0, return_inverse=True)
     sums = []
     for row in different.tolist():
-        # The weights are halves of halves, so that a float holds them exactly.
+        # The weights are halves of halves, so a float holds them exactly.
         heavy = [weight for weight in row if weight]
         sums.append([Weighted(law, Fraction(weight), 1) for weight in heavy])
     widths = np.array(half_widths(sums, float(level)))
@@ -538,7 +540,7 @@ def distribution_title(request: "DistributionRequest") -> str:
 
 
 def cut_places(request: "DistributionRequest") -> Floats:
-    """Return where curves are measured: half way between steps of the grid, and at lines."""
+    """Return where curves are measured: halfway between steps of the grid, and at lines."""
     return np.array(request.cut_outcome.edges, float)
 
 
@@ -568,7 +570,7 @@ def about_intervals(request: "DistributionRequest") -> str:
 def distribution_sheets(
     request: "DistributionRequest", found: GroupDistributions, noisy: Any
 ) -> list[Sheet]:
-    """Two files for each set of groups: a row a group and cut, and a row a group."""
+    """Two files for each set of groups: one row per group and cut, and one row per group."""
     cuts = cut_places(request)
     differences = noisy.reshape(-1, len(cuts))
     sheets, start = [], 0
@@ -715,7 +717,7 @@ def distribution_plot(
     """Draw the share of records below each cut, with the band that holds the whole curve, a
     picture a group.
 
-    The first twelve groups with records are drawn, with `axes` the first alone; None where there is
+    The first twelve groups with records are drawn, with `axes` the first alone; None if there is
     none.
 
     Parameters
@@ -725,7 +727,7 @@ def distribution_plot(
     cuts
         Where shares are measured.
     curves
-        The columns of a published distribution, a row a group.
+        The columns of a published distribution, one row per group.
     column, bounds
         What is cut, and between which bounds it lies.
 
@@ -770,7 +772,7 @@ def _draw_group(
     bounds: tuple[float, float],
     group: int,
 ) -> None:
-    """Draw one group, with the records between two cuts half way: where those of a step lie."""
+    """Draw one group, with the records between two cuts halfway: where those of a step lie."""
     # Above the upper bound lies nobody.
     places = np.append(cuts, 2 * bounds[1] - cuts[-1])
     share, low, high = (np.append(curves[name][group], 1.0) for name in _DRAWN)

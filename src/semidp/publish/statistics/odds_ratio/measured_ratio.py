@@ -64,7 +64,7 @@ class OddsRatioResult:
     alternative
         What the p-value and the default interval look for.
     private
-        False where U was drawn from a seed.
+        False if U was drawn from a seed.
     strata
         Features within whose combinations both margins are public; none for one 2×2 table.
 
@@ -362,8 +362,8 @@ def sample_size(
 
     The margins are taken at their shares of n, rounded to whole records, and the power would grow
     with n but for that rounding. Along all n that round alike (n, n + d, n + 2d, …, with d the
-    common denominator of the shares) it does grow, so that bisection finds an n that suffices, and
-    the last n within the next d that does not is the last of all. Where d is above 100, the next
+    common denominator of the shares) it does grow, so bisection finds an n that suffices, and
+    the last n within the next d that does not is the last of all. If d is above 100, the next
     100 are looked at.
 
     Parameters
@@ -389,7 +389,7 @@ def sample_size(
     _check_side(odds_ratio, alternative)
     if target <= alpha:
         raise InputError(f"the power must be above alpha, and {target} is not above {alpha}")
-    # Uniform noise randomises the test without privacy, so that its size is alpha exactly, like
+    # Uniform noise randomizes the test without privacy, so its size is alpha exactly, like
     # that of the private test it is compared with.
     noise = Recursive.none() if privacy is None else canonical_noise(privacy, _moves(adjacency))
 

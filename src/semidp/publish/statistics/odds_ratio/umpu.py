@@ -79,7 +79,7 @@ class IntegerLaw:
     def plus(self, other: "IntegerLaw") -> "IntegerLaw":
         """Return the law of the sum of two independent numbers, by direct convolution.
 
-        Only positive numbers are added up, so that every probability keeps its relative accuracy: a
+        Only positive numbers are added up, so every probability keeps its relative accuracy: a
         sum of w products has a relative error of at most ``(w + 1) 2^-52``. Probabilities under
         e^-700 of the largest are left out.
 
@@ -160,7 +160,7 @@ class TwoByTwo:
 
     @property
     def degenerate(self) -> bool:
-        """Whether the margins leave only one table, so that there is nothing to test."""
+        """Whether the margins leave only one table, so there is nothing to test."""
         return self.low == self.high
 
     def law(self, odds_ratio: float = 1.0) -> IntegerLaw:
@@ -501,7 +501,7 @@ class UmpuTest:
             sign = -1.0
             law = law.mirror()
 
-        # Logarithms are compared, so that a tiny alpha is met to relative accuracy.
+        # Logarithms are compared, so a tiny alpha is met to relative accuracy.
         def excess(m: float) -> float:
             size = float(_exceedance(law, self.noise, np.asarray(m)))
             return _log(size) - _log(alpha)
@@ -712,7 +712,7 @@ class _Laws:
         law = self._base.tilt(log_odds - self._log_odds)
         small = law.pmf.max() * math.exp(-500.0)
         # A tilt cannot bring back counts that the base left out: where a cut end still carries
-        # weight, the law is computed anew.
+        # weight, the law is recomputed.
         cut_below = law.first > self._margins.low and law.pmf[0] > small
         cut_above = law.last < self._margins.high and law.pmf[-1] > small
         if cut_below or cut_above:
@@ -727,7 +727,7 @@ class _Balance:
     `mode`, then falls.
 
     ``g'(u) = -(density of U at u) (E[H | U = u] - E[H])``, and the posterior mean increases in u:
-    neighbouring counts have a likelihood ratio of ``1/f'(F(x + 1 - u))`` for canonical noise, and f
+    neighboring counts have a likelihood ratio of ``1/f'(F(x + 1 - u))`` for canonical noise, and f
     is convex. Outside (c1, c2) the test has the rejection probability
     ``ψ(x) = F(x - c2) + F(c1 - x)`` with ``Cov(H, ψ(H)) = g(c2) - g(c1) = 0``, which is the
     derivative of its power at the null hypothesis (Lehmann and Romano, section 4.2).
@@ -799,13 +799,13 @@ class _Balance:
         """The probability of U at u or beyond, or at its partner or beyond; u the point next to the
         mode of a cell.
 
-        A point that g puts below `_centre` has the mode on the centre's side, since g has one peak:
-        then the centre lies between the point and its partner, and next to the mode is next to the
-        centre. Else the mode is computed.
+        A point that g puts below `_centre` has the mode on the center's side, since g has one peak:
+        then the center lies between the point and its partner, and next to the mode is next to the
+        center. Else the mode is computed.
         """
         flat = np.atleast_1d(u)
         inside = self._centre
-        # Of u's grid cell the point next to the centre counts: the p-value then covers all U in the
+        # Of u's grid cell the point next to the center counts: the p-value then covers all U in the
         # cell.
         near = np.clip(inside, flat - half, flat + half)
         if np.any(self._height(near) >= self._height(inside)):

@@ -1,4 +1,4 @@
-"""Private sums, means and proportions by group beside exact group counts: standard errors,
+"""Private sums, means and proportions by group next to exact group counts: standard errors,
 intervals for the records and for the population that they were drawn from, and whether means differ
 by more than these explain.
 
@@ -128,7 +128,7 @@ def rate_ends(
     inverted.
 
     A rate p is kept where both tails of ``Bin(n, p) + noise`` at the published number y exceed α/2:
-    ``P(Y >= y) > α/2`` and ``P(Y <= y) > α/2``. Both are monotone in p. Where no rate is kept,
+    ``P(Y >= y) > α/2`` and ``P(Y <= y) > α/2``. Both are monotone in p. If no rate is kept,
     because the noise took y far out of what is possible, both ends are the nearest rate. Coverage
     is at least `level` whatever n and p. With clusters the count is that of ``n/m`` persons
     (rounded down) whose records are all alike, which spread most.
@@ -388,7 +388,7 @@ class NoisyMeans:
         """
         from scipy.special import chdtrc
 
-        # A fixed seed, so that whoever rechecks a release finds the same p-value.
+        # A fixed seed, so whoever rechecks a release finds the same p-value.
         source = np.random.default_rng(SEED)
         size = len(self.counts) if len(self._space.blocks) == 1 else self._space.shape[0]
         at_once = max(_AT_ONCE // max(size, 1), 1)
@@ -696,7 +696,7 @@ class GroupSums(ByBlocks):
         rounding = float(self.outcome.rounding)
         low, high = low - rounding, high + rounding
         exact = np.zeros(len(low), dtype=bool)
-        # A count of ones is binomial whatever its rate, so that an exact inversion replaces the
+        # A count of ones is binomial whatever its rate, so an exact inversion replaces the
         # approximate ends.
         if self.outcome.steps == 1:
             n = means.counts[occupied]
@@ -792,7 +792,7 @@ class GroupSums(ByBlocks):
             half = half_widths(self.mechanism, weights, each) + rounding
             return Intervals.around(names, values, half, confidence, simultaneous)
         each = each_level(confidence, len(pairs), self.mechanism, simultaneous, sampling=True)
-        # `sampled_means` leaves out groups without records, so that positions among all groups do
+        # `sampled_means` leaves out groups without records, so positions among all groups do
         # not fit.
         place = np.cumsum(means.counts > 0) - 1
         places = place[np.array(pairs, dtype=np.intp).reshape(-1, 2)]

@@ -454,7 +454,7 @@ def grid_fact(outcome: Outcome) -> tuple[tuple[str, str], ...]:
 
 
 def interval_paragraphs(intervals: Sequence[Intervals]) -> list[str]:
-    """Say what the intervals beside estimates are about."""
+    """Say what the intervals next to estimates are about."""
     return [_interval_text(part) for part in intervals]
 
 
@@ -481,12 +481,12 @@ def statistic_text(request: StatisticRequest) -> str:
 
 
 def whose(request: GroupedRequest) -> str:
-    """Say of whom a statistic is, after its groups; nothing where it is of everybody."""
+    """Say of whom a statistic is, after its groups; nothing if it is of everybody."""
     return "" if request.answered is None else ", of those who answered"
 
 
 def answered_text(request: GroupedRequest) -> list[str]:
-    """Say who answered, and that their number is exact; nothing where a statistic is of
+    """Say who answered, and that their number is exact; nothing if a statistic is of
     everybody.
     """
     if request.answered is None:

@@ -1,7 +1,7 @@
 """The law of the noise in a weighted sum of measured numbers, and the intervals that follow from
 it: from the noise alone, or with sampling error.
 
-Noise is whole numbers from a known law. Where it is coarse, the law of a weighted sum is put
+Noise is whole numbers from a known law. If it is coarse, the law of a weighted sum is put
 together atom by atom; where it is fine, that of real numbers serves, with half a step added. The
 noise alone asks what the records themselves have, and its interval needs no assumption. With
 sampling error it is the population that the records were drawn from. The two are different
@@ -153,7 +153,7 @@ def upper_tail(mechanism: Mechanism, steps: NDArray[np.int64]) -> Floats:
 
 
 def entry_noise_law(mechanism: Mechanism) -> CountNoise | None:
-    """Return the law of the noise in one entry; None where there is none."""
+    """Return the law of the noise in one entry; None if there is none."""
     return mechanism.sampler if isinstance(mechanism, CellByCell) else None
 
 
@@ -188,7 +188,7 @@ def _half_width(mechanism: Mechanism, weights: Floats, level: float, variance: f
     if mechanism.scale <= COARSE:
         light = entries[_WHOLE:]
         remaining = variance + mechanism.variance * float(light @ light)
-        # in units of the heaviest entry, so that equal shapes are computed once
+        # in units of the heaviest entry, so equal shapes are computed once
         size = float(entries[0])
         shape = (entries[:_WHOLE] / size).round(12)
         in_units = _coarse(noise, tuple(shape.tolist()), remaining / size**2, level)
@@ -435,7 +435,7 @@ def each_level(
     """Return the level that each of several intervals needs.
 
     Symmetric intervals of normal errors hold together at least as often as independent ones would,
-    whatever their correlation (Šidák 1967), so that each needs ``level^{1/k}`` for Gaussian noise
+    whatever their correlation (Šidák 1967), so each needs ``level^{1/k}`` for Gaussian noise
     alone; other noise, and intervals with sampling, use Bonferroni's ``1 - (1 - level)/k``.
     """
     if not simultaneous or count <= 1:

@@ -273,7 +273,7 @@ class GroupedRequest(OutcomeRequest):
     def read_rows(
         self, space: QuerySpace, read: Callable[[Sequence[str]], NDArray[np.int64]]
     ) -> NDArray[np.int64]:
-        """Return what is read of the measured groups, set after set, a row a group."""
+        """Return what is read of the measured groups, set after set, one row per group."""
         assert isinstance(space, GroupedSpace)
         return np.concatenate([measured_rows(space, group, read(group.names)) for group in self.by])
 

@@ -253,13 +253,13 @@ class Request(ABC):
         return max(errors, default=Fraction(0))
 
     def refuse_parts(self) -> None:
-        """Refuse what cannot be carried out beside parts: nothing, it is carried out in one
+        """Refuse what cannot be carried out alongside parts: nothing, it is carried out in one
         piece.
         """
         return
 
     def refuse_units(self) -> None:
-        """Refuse it: beside linked units tables of both are built, and nothing else."""
+        """Refuse it: next to linked units tables of both are built, and nothing else."""
         raise InputError(
             "linked units support tables only: release other statistics of members separately"
         )
@@ -509,8 +509,8 @@ class StepsByParts(ABC):
     values
         The confidential values that are measured before the parts.
     stems
-        What its files beside the folders of parts are called, but for their endings, where the plan
-        does not say.
+        What its files next to the folders of parts are called, but for their endings, where the
+        plan does not say.
     foreseen
         What may be published otherwise than was asked for, in sentences.
     """
@@ -553,7 +553,7 @@ class StepsByParts(ABC):
         """
 
     def part_work(self, node: int) -> PartWork | None:
-        """Return what is to be done in one part: only measuring before `settle`. None where nothing
+        """Return what is to be done in one part: only measuring before `settle`. None if nothing
         is.
         """
         return None
@@ -614,7 +614,7 @@ class Noise:
     exact: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        # What is read from release.json comes this way too, so that a damaged entry is refused.
+        # What is read from release.json comes this way too, so a damaged entry is refused.
         numbers = [self.scale, self.expected_l2]
         if self.naive_l2 is not None:
             numbers.append(self.naive_l2)
@@ -626,7 +626,7 @@ class Noise:
 
     @property
     def absent(self) -> bool:
-        """Whether the exact totals fix everything, so that no noise was needed."""
+        """Whether the exact totals fix everything, so no noise was needed."""
         return self.mechanism == NoNoise.name
 
     def to_json(self) -> dict[str, Any]:
@@ -689,7 +689,7 @@ class Published(DataFrames):
         return self.every_table()
 
     def residual_noise(self) -> SharedNoise | None:
-        """Return the noise on the residuals of its tables; None where something else was
+        """Return the noise on the residuals of its tables; None if something else was
         measured.
         """
         return None
@@ -790,7 +790,7 @@ class Published(DataFrames):
 
     @property
     def is_fixed(self) -> bool:
-        """Whether exact totals fix all of it, so that nothing is claimed."""
+        """Whether exact totals fix all of it, so nothing is claimed."""
         return False
 
     def warnings(self) -> list[str]:
@@ -823,7 +823,7 @@ class Published(DataFrames):
     # --- computed again
 
     def recalibrate(self, request: "Request", scope: Scope) -> Mechanism:
-        """Return its mechanism, by the name that it states, calibrated anew as the request's budget
+        """Return its mechanism, by the name that it states, recalibrated as the request's budget
         asks.
 
         What ``auto`` chooses may change from version to version; what was chosen is in the result.
@@ -832,7 +832,7 @@ class Published(DataFrames):
         return calibrate_named(self.noise.mechanism, space, require_budget(request))
 
     def sampling_mechanism(self, needed: Mechanism) -> Mechanism | None:
-        """Return the mechanism whose noise was drawn; None where it states less noise than its
+        """Return the mechanism whose noise was drawn; None if it states less noise than its
         budget needs.
 
         `needed` is the mechanism of its budget. Noise that may be placed in several ways is what
@@ -935,7 +935,7 @@ def naive_record_tradeoff(mechanism: Mechanism) -> Tradeoff | None:
     if isinstance(mechanism, (ResidualMechanism, LinkedNoise)):
         cost = times**2 * naive_cost(mechanism)
         return ZCDP(cost / 2) if mechanism.law == "discrete" else Gaussian(cost)
-    # Exact fractions, so that no rounding makes the comparison better or worse than it is.
+    # Exact fractions, so no rounding makes the comparison better or worse than it is.
     alone = space.naive.multiply(times)
     share = Fraction(alone.l2_squared, space.l2_squared)
     if isinstance(tradeoff, ZCDP):

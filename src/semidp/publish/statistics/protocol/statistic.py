@@ -241,7 +241,7 @@ def assign_values(option: str, entries: Sequence[str], example: str) -> dict[str
 
 
 def index_settings(asking: Iterable[Setting]) -> dict[str, Setting]:
-    """Return settings by their names, each after those that it stands beside; refuse two of one
+    """Return settings by their names, each after those that it stands next to; refuse two of one
     name.
 
     >>> level = Setting(name="level", help="The level.", shape=Shape.text)
@@ -252,7 +252,7 @@ def index_settings(asking: Iterable[Setting]) -> dict[str, Setting]:
     by_name: dict[str, Setting] = {}
     for asked in asking:
         for setting in (asked, *asked.beside):
-            # A setting may stand beside several others, but one option cannot mean two things.
+            # A setting may stand next to several others, but one option cannot mean two things.
             if by_name.setdefault(setting.name, setting) != setting:
                 raise InputError(
                     f"two statistics declare the option {setting.option} otherwise: name one of"
@@ -332,10 +332,10 @@ class Sentences:
     title
         What it is called: mean of score by ward.
     noise
-        The noise, after the name of the mechanism, for a terminal and for specialists; its scale
-        unless given.
+        The noise, after the name of the mechanism, for a terminal and for specialists
+        (default: its scale).
     mechanism
-        What a terminal calls the mechanism; its own name unless given.
+        What a terminal calls the mechanism (default: its own name).
     paragraphs
         How it was measured and what it means, for the report; not said if there is no record.
     further
@@ -543,7 +543,7 @@ def publish_statistic(
     sentences, sheets, facts
         What is said, the files, and what release.json says besides.
     analysis
-        What answers further questions; `source` unless given.
+        What answers further questions (default: `source`).
     """
     mechanism, measured = source.mechanism, source.measurement
     return PublishedStatistic(
@@ -603,25 +603,25 @@ class Kind:
     always_listed
         The keys of lists that release.json has even where they are empty.
     plan_keys
-        What it may have at the top of a plan file beside its list.
+        What it may have at the top of a plan file next to its list.
     gather
         Turns what a plan was given into its requests.
     read_plan, write_plan
         How its requests are read from a plan file and written to it, where an entry each is not
         all.
     settings
-        What can be chosen of it, each with what stands beside it: options of `semidp release` and
+        What can be chosen of it, each with what stands next to it: options of `semidp release` and
         controls of the explorer.
     ask
         Turns what was chosen into requests, or into whatever a plan takes.
     shown
-        The inverse of `ask`: the choices that produce a request, each beside what it asks for,
+        The inverse of `ask`: the choices that produce a request, each next to what it asks for,
         without a budget. One request may need several, such as one for each table.
     alternative
-        Returns how this kind would answer a request of another, beside the mechanism that would
-        measure it; None where it does not answer such questions. Public numbers alone decide.
+        Returns how this kind would answer a request of another, next to the mechanism that would
+        measure it; None if it does not answer such questions. Public numbers alone decide.
     of_answers
-        Returns the same statistic of those who answered, where who did is private; None where this
+        Returns the same statistic of those who answered, where who did is private; None if this
         kind does not know how.
     """
 
@@ -744,7 +744,7 @@ def build_requests(chosen: Chosen) -> list[Any]:
 
 
 def list_choices(request: Request) -> list[tuple[Mapping[str, Any], Any]]:
-    """Return what would have been chosen to ask for a request, thing by thing; nothing where that
+    """Return what would have been chosen to ask for a request, thing by thing; nothing if that
     cannot be chosen.
 
     >>> from semidp.publish.statistics.tables.asked import TableRequest
@@ -764,7 +764,7 @@ def list_choices(request: Request) -> list[tuple[Mapping[str, Any], Any]]:
 
 
 def alternatives(request: Request, mechanism: Mechanism) -> list[OtherAnswer]:
-    """Return how other kinds would answer a request, beside the mechanism that would measure it.
+    """Return how other kinds would answer a request, next to the mechanism that would measure it.
 
     >>> from semidp.promise.tradeoff.budget import Budget
     >>> from semidp.promise.mechanisms.examples import two_way
@@ -778,7 +778,7 @@ def alternatives(request: Request, mechanism: Mechanism) -> list[OtherAnswer]:
 
 
 def of_answers(request: Request) -> Request | None:
-    """Return the same statistic of those who answered, where who did is private; None where no kind
+    """Return the same statistic of those who answered, where who did is private; None if no kind
     knows how.
 
     >>> from semidp.publish.statistics.tables.asked import TableRequest

@@ -25,7 +25,7 @@ class Coding(StrEnum):
     """How a feature enters a design: its first level is the reference in either coding.
 
     ``treatment`` has a column for every other level, 1 there and 0 elsewhere; ``effects`` has the
-    same columns with -1 at the reference, so that two levels become -1 and 1.
+    same columns with -1 at the reference, so two levels become -1 and 1.
     """
 
     treatment = "treatment"

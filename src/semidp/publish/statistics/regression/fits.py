@@ -55,8 +55,8 @@ def regression_routes(
 
     *Cells*, where the joint counts are published: the sums of y by cell, ``Δ2 = a B`` whatever the
     design. *Terms*: the sums by the levels of each term, ``Δ2 = a B √p`` for p terms.
-    *Combinations*: C X'y with the C that minimises the mean variance of the fitted values, where
-    the rows C z have at most unit length (`best_combination`). Where all cells are free (one
+    *Combinations*: C X'y with the C that minimizes the mean variance of the fitted values, where
+    the rows C z have at most unit length (`best_combination`). If all cells are free (one
     factor, or all interactions) this is *cells*.
 
     The space that the columns span decides all three, and the coding of factors does not change it.
@@ -138,8 +138,8 @@ def route_values(space: RouteSpace, design: Design, sums: NDArray[np.int64]) -> 
 
 
 def moment_map(space: RouteSpace, design: Design) -> Floats:
-    """Return the matrix T with ``X'y = T q`` for the values q of a route's query, a row a column of
-    the design.
+    """Return the matrix T with ``X'y = T q`` for the values q of a route's query, one row per
+    column of the design.
 
     >>> from semidp.promise.spaces.adjacency import Ball
     >>> from semidp.promise.schema.features import Feature
@@ -185,7 +185,7 @@ def best_combination(design: Design, dataspace: Dataspace) -> tuple[tuple[Fracti
     whole numbers.
 
     The columns are first replaced by those that are 1 in one cell of a fixed set and 0 in its
-    others, which depend on their span alone, so that any coding gives the same rows. Nothing is
+    others, which depend on their span alone, so any coding gives the same rows. Nothing is
     returned for a design that is nearly collinear.
 
     >>> from semidp.promise.spaces.adjacency import Ball
@@ -562,7 +562,7 @@ class LinearFit(RegressionFit):
         population.
 
         A coefficient is a weighted sum of the means of the cells, ``β = (X'X)^-1 Σ_g n_g z_g m_g``.
-        Where sums by cell were measured, its interval for the population is that of such a sum
+        If sums by cell were measured, its interval for the population is that of such a sum
         (`SampledMeans`), with the variances v_g that the bounds allow in each cell:
         ``Σ_g n_g z_g z_g' v_g`` in the middle of ``(X'X)^-1 … (X'X)^-1``, and never one spread for
         all. Other designs take ``v = (u - l)²/4``, the largest.
@@ -598,7 +598,7 @@ class LinearFit(RegressionFit):
         """Return by how much rounding to the grid can have moved each coefficient.
 
         A record moves β_j by ``|((X'X)^-1 z_i)_j|`` times the rounding of its outcome at most. The
-        squares of these weights sum to ``(X'X)^-1_jj``, so that they themselves sum to at most
+        squares of these weights sum to ``(X'X)^-1_jj``, so they themselves sum to at most
         ``sqrt(n (X'X)^-1_jj)``, where the records of a cell are not known.
         """
         space, design = self.moments.space, self.moments.design
@@ -641,7 +641,7 @@ _CLOSE = 1e-4  # an end is found where the distance is this share of the quantil
 
 @dataclass(frozen=True, eq=False)
 class LogisticFit(RegressionFit):
-    """Penalised maximum likelihood from exact cell counts and a noisy X'y.
+    """Penalized maximum likelihood from exact cell counts and a noisy X'y.
 
     With n_c records in cell c and rows z_c, the log-likelihood is
     ``β'X'y - Σ_c n_c log(1 + exp z_c'β)``: concave, and a function of the data through X'y alone.
@@ -681,7 +681,7 @@ class LogisticFit(RegressionFit):
 
     @cached_property
     def coefficients(self) -> Floats:
-        """The maximiser: Newton's method for the penalised score, halving steps that do not
+        """The maximizer: Newton's method for the penalized score, halving steps that do not
         improve.
         """
         moments = self._rows.T @ self.feasible
@@ -727,8 +727,8 @@ class LogisticFit(RegressionFit):
         which the least Q over the other coefficients exceeds the least of all by at most (h/s)², h
         the half-width and s the standard error of the first-order error ``H^-1 (noise + sampling)``
         in X'y: the quantile of χ² with one degree for normal noise, more for Laplace noise. The
-        noise alone has ``S = N``, and m(β) is the X'y whose penalised fit is β; with sampling
-        ``S = N + Z'WZ``, and m(β) is the mean of X'y. Each end is sought from the penalised fit
+        noise alone has ``S = N``, and m(β) is the X'y whose penalized fit is β; with sampling
+        ``S = N + Z'WZ``, and m(β) is the mean of X'y. Each end is sought from the penalized fit
         outwards; one beyond ±20 is open, and only that one: the data may as well have no limit
         there. Designs with more than some 60 columns get ``β_j ± h``. How often they hold is
         simulated in docs/groups.md.
@@ -872,7 +872,7 @@ class LogisticFit(RegressionFit):
         return np.asarray(expit(self._rows @ beta))
 
     def _expected_moments(self, beta: Floats) -> Floats:
-        """The X'y whose penalised fit is β: ``Z'(n p - h (½ - p))`` with the leverages h."""
+        """The X'y whose penalized fit is β: ``Z'(n p - h (½ - p))`` with the leverages h."""
         p = self._probabilities(beta)
         ones = self._counts * p
         leverages = (self._basis(ones * (1 - p)) ** 2).sum(axis=1)
@@ -910,7 +910,7 @@ class _Profile:
     nearest: Floats
 
     def ends(self, position: int, quantile: float, error: float) -> tuple[float, float]:
-        """Return the first value on each side of the penalised fit at which Q exceeds the least by
+        """Return the first value on each side of the penalized fit at which Q exceeds the least by
         a quantile.
         """
         start = self.fit.coefficients
@@ -944,7 +944,7 @@ class _Profile:
         inside: tuple[float, float],
         outside: tuple[float, float],
     ) -> float:
-        """Point where the root of the distance is `reach`. It is nearly linear, so that a line
+        """Point where the root of the distance is `reach`. It is nearly linear, so a line
         through both sides aims well.
         """
         (near, low), (far, high) = inside, outside

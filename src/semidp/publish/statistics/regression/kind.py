@@ -253,7 +253,7 @@ class RegressionRequest(OutcomeRequest):
     coding
         How factors are coded. It names the coefficients; what is measured does not depend on it.
     confidence
-        The intervals beside the coefficients.
+        The intervals next to the coefficients.
 
     Examples
     --------
@@ -375,7 +375,7 @@ class RegressionRequest(OutcomeRequest):
     def forecast(self, mechanism: Mechanism, scope: Scope) -> tuple[Forecast, ...]:
         """Return how far off its coefficients would be.
 
-        X'X is exact, so that the errors of a linear regression are known beforehand. Those of a
+        X'X is exact, so the errors of a linear regression are known beforehand. Those of a
         logistic one depend on its private fit, and are foretold for even odds: its covariance
         ``(X'WX)^-1 N (X'WX)^-1`` with W = 1/4 is 16 times that of a linear one.
         """

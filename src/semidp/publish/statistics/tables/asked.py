@@ -147,8 +147,8 @@ def with_numbers(
 def largest_excess(
     tables: Sequence[TableRequest], errors: Callable[[int], NDArray[np.float64]]
 ) -> float:
-    """Return how many times too large the worst error of a table is beside its target; `errors` are
-    those of the cells of a table, by its number.
+    """Return by what factor the worst error of a table exceeds its target; `errors`
+    are those of the cells of a table, by its number.
     """
     ratios = [0.0]
     for number, table in enumerate(tables):

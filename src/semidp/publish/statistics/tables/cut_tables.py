@@ -48,7 +48,7 @@ LAWS = ("discrete", "rounded")
 
 def residuals_json(mechanism: ResidualMechanism) -> dict[str, Any]:
     """Return the noise of every residual as plain values."""
-    # σ² is written as an exact fraction, so that the claim is checked for the noise that was drawn.
+    # σ² is written as an exact fraction, so the claim is checked for the noise that was drawn.
     schema = mechanism.space.schema
     return {
         "precision": str(mechanism.precision),
@@ -155,12 +155,12 @@ class CutKind:
 
     @property
     def residuals(self) -> ResidualMechanism | None:
-        """The noise on residuals; None where cells are measured."""
+        """The noise on residuals; None if cells are measured."""
         return self.mechanism if isinstance(self.mechanism, ResidualMechanism) else None
 
     @cached_property
     def above(self) -> ResidualMechanism | None:
-        """The noise at the cut and above; None where cells are measured, all of them below."""
+        """The noise at the cut and above; None if cells are measured, all of them below."""
         return None if self.residuals is None else mechanism_above(self.residuals, self.cut)
 
     @cached_property
@@ -176,7 +176,7 @@ class CutKind:
         return self.cut.chain(self.schema).size(self.cut.depth)
 
     def noise(self, node: int) -> BranchNoise | Mechanism | None:
-        """Return the noise below one node; None where the node can hold no record, or nothing is
+        """Return the noise below one node; None if the node can hold no record, or nothing is
         asked for below it.
         """
         if not self.below:
@@ -396,7 +396,7 @@ class TableBlocks:
         return _cut_vector(noisy, [math.prod(kind.mechanism.space.shape) for kind in self.kinds])
 
     def columns_above(self, noisy: Integers) -> Columns | None:
-        """Return what was measured at the cut and above, as its file has it; None where cells are
+        """Return what was measured at the cut and above, as its file has it; None if cells are
         measured.
         """
         noises = [kind.above for kind in self.kinds]
@@ -405,7 +405,7 @@ class TableBlocks:
         return _columns(noises, vectors)
 
     def columns_below(self, noisy: Integers, node: int) -> Columns | None:
-        """Return what was measured in one part, as its file has it; None where the part can hold no
+        """Return what was measured in one part, as its file has it; None if the part can hold no
         record.
         """
         pairs = zip(self.kinds, self._of_kinds(noisy), strict=True)
@@ -442,7 +442,7 @@ def _cut_vector(vector: Integers, sizes: Sequence[int]) -> list[Integers]:
 def _columns(
     noises: Sequence[BranchNoise | Mechanism | None], vectors: Sequence[Integers]
 ) -> Columns | None:
-    """Return measured residuals as a file has them; None where nothing was measured."""
+    """Return measured residuals as a file has them; None if nothing was measured."""
     if all(noise is None for noise in noises):
         return None
     spaces: list[Any] = [None if noise is None else noise.space for noise in noises]

@@ -1,6 +1,6 @@
 """Whole numbers for several tables that agree, fitted from the coarsest to the finest.
 
-All tables come from one set of measured residuals, so that a number that occurs in two of them is
+All tables come from one set of measured residuals, so a number that occurs in two of them is
 the same number. Everything after the measurement is post-processing of public values.
 
 Of tables that are cut, some whole numbers are settled before the parts, some in each part, and some
@@ -117,9 +117,9 @@ def fit_product(
     """Return whole numbers for every table, coarsest first, each with what earlier tables and exact
     totals fix of it.
 
-    Earlier noisy tables are constraints, so that a table may have no whole numbers that agree with
+    Earlier noisy tables are constraints, so a table may have no whole numbers that agree with
     all of them unless the workload is decomposable. Such a table is fitted first, with the exact
-    totals alone, and the others after it: those that it contains are its sums. Where it still has
+    totals alone, and the others after it: those that it contains are its sums. If it still has
     none, because the exact totals hang together in a circle, it gets whole numbers with as many of
     its totals as can be promised, and its note says so. Nothing looks at the data again.
 
@@ -134,21 +134,21 @@ def fit_product(
     progress
         Told what is going on.
     order
-        The tables in the order in which they are fitted; from the smallest to the largest unless
-        given.
+        The tables in the order in which they are fitted
+        (default: from the smallest to the largest).
     first
         Tables that are fitted before all others, with the settled counts alone.
     time_limit
         Seconds that the search for one table may take where its totals hang together in a circle.
     possible
-        For each table the cells that may be filled, or None where all may.
+        For each table the cells that may be filled, or None if all may.
     """
     sizes = by_size(grid, views) if order is None else list(order)
     all_cells = [None] * len(views)
     masks = all_cells if possible is None else list(possible)
     tables = _Tables(grid, views, totals, estimates, fit_kinds, time_limit, masks)
     early = list(first)
-    # All fits begin anew, because those made before a stuck table stood in its way. No table is
+    # All fits start over, because those made before a stuck table stood in its way. No table is
     # moved twice, so the loop ends.
     while True:
         fits: dict[int, tuple[NDArray[Any], Fitted]] = {}
@@ -349,7 +349,7 @@ def _fit_in_order(
 def _whole_numbers(
     tables: _Tables, number: int, margins: Sequence[Totals], progress: Progress
 ) -> Fit | None:
-    """Return the fit of a table to what is settled of it; None where no whole numbers were
+    """Return the fit of a table to what is settled of it; None if no whole numbers were
     found.
     """
     part = tables.grid.coarsen(tables.views[number])
@@ -445,7 +445,7 @@ class FitOrder:
     late
         Tables at the cut or above that are fitted after the parts, whose sums they have.
     circles
-        Tables whose settled totals hang together in a circle, so that whole numbers may not exist.
+        Tables whose settled totals hang together in a circle, so whole numbers may not exist.
     """
 
     early: tuple[View, ...]
@@ -467,7 +467,7 @@ def fit_order(grid: Grid, views: Sequence[View], exact: Sequence[View], cut: Cut
     One piece goes from the smallest table to the largest. Parts cannot: a table at the cut comes
     before all parts or after them. It comes after them where one piece fits it after all of their
     tables. Else it had better come before, because then they agree with it, and not it with sums of
-    many cells. Where that closes another circle than those of one piece, or leaves a table no way
+    many cells. If that closes another circle than those of one piece, or leaves a table no way
     out of one, other orders are tried, and the best of them is taken.
 
     Parameters

@@ -142,7 +142,7 @@ def _read_rows(
 def _read_agreement(
     entry: Mapping[str, Any], request: TablesRequest | LinkedTablesRequest, scope: Scope
 ) -> tuple[int, int] | None:
-    """Return for how many places both kinds are said to agree; None where that can be counted."""
+    """Return for how many places both kinds are said to agree; None if that can be counted."""
     if not isinstance(request, LinkedTablesRequest) or request.top_code is None:
         return None
     stated = entry["agreeing"], entry["places"]

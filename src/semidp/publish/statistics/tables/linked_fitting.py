@@ -309,7 +309,7 @@ def _at_exact_depth(
     size = equation.size_axis
     view = _with_depth(depths, size, 1)
     place_of_size = list_axes(view).index(size)
-    # Sizes go last, so that every place has a row of them.
+    # Sizes go last, so every place has a row of them.
     estimate = np.moveaxis(_estimate_table(space, 1, residuals[1], view), place_of_size, -1)
     units = _exact_counts(space.units.dataspace, depths)
     members = _exact_members(space, _as_members(space, depths), units, residuals[0])
@@ -325,7 +325,7 @@ def _at_exact_depth(
 def _exact_members(
     space: LinkedSpace, view: View, units: NDArray[np.int64], residuals: dict[View, Floats]
 ) -> NDArray[np.int64]:
-    """The members of counted units where members are exact: known, or near the estimate beside
+    """The members of counted units where members are exact: known, or near the estimate next to
     quarters.
     """
     public = space.dataspace
@@ -400,7 +400,7 @@ def _members_by_place(
     residuals: dict[View, Floats],
     progress: Progress,
 ) -> Totals:
-    """The members of every place of an equation: sizes times units, and those in quarters beside
+    """The members of every place of an equation: sizes times units, and those in quarters next to
     them.
     """
     space = mechanism.space

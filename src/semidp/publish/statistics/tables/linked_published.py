@@ -168,7 +168,7 @@ class PublishedLinked(PublishedCells):
         return [*([told] if told else []), *self.missed_totals()]
 
     def recalibrate(self, request: "Request", scope: Scope) -> Mechanism:
-        """Return the noise of its residuals, placed anew."""
+        """Return the noise of its residuals, placed again."""
         return request.calibrate(request.space(scope))
 
     def sampling_mechanism(self, needed: Mechanism) -> Mechanism | None:
@@ -439,7 +439,7 @@ def _describe_top_code(code: TopCode, whose: str) -> str:
 
 
 def describe_unprotected(public: LinkedDataspace) -> str | None:
-    """Say which columns of units the promise about one member leaves out; None where there are
+    """Say which columns of units the promise about one member leaves out; None if there are
     none.
     """
     if public.link.protect is not Protect.member:

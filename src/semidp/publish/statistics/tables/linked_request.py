@@ -126,7 +126,7 @@ class LinkedTablesRequest(Request):
     budget
         What all of them may spend together: zCDP, GDP or (ε, δ).
     unit_share
-        The part of the budget for tables of units, between 0 and 1; by need unless given.
+        The part of the budget for tables of units, between 0 and 1 (default: by need).
     top_code
         ``{"size": 5}`` publishes units of 5 and more members as one level, ``5+``. Sizes are
         measured and made to agree one by one, and coded afterwards.
@@ -172,7 +172,7 @@ class LinkedTablesRequest(Request):
         return None if self.top_code is None else TopCode(self.top_code, link.least, link.most)
 
     def refuse_units(self) -> None:
-        """Refuse nothing: it is what is built beside units."""
+        """Refuse nothing: it is what is built next to units."""
 
     @property
     def targets(self) -> tuple[tuple[str, Fraction | None], ...]:
@@ -205,7 +205,7 @@ class LinkedTablesRequest(Request):
         )
 
     def excess(self, mechanism: Mechanism) -> float:
-        """Return how many times too large the worst error of a table is beside its target, once
+        """Return by what factor the worst error of a table exceeds its target, once
         both kinds agree.
         """
         # Targets are about published numbers, and making both kinds agree changes their errors.
@@ -332,7 +332,7 @@ class LinkedTablesRequest(Request):
     def cut_blocks(
         self, mechanism: Mechanism, depth: str, scope: Scope, requests: Sequence[Request]
     ) -> "tuple[TableBlocks, dict[str, tuple[str, ...]]]":
-        """Return how the tables of both kinds lie in parts; none at the cut are published beside
+        """Return how the tables of both kinds lie in parts; none at the cut are published next to
         them.
         """
         from semidp.publish.statistics.tables.cut_tables import TableBlocks, cut_linked

@@ -9,7 +9,7 @@ one that a release without parts publishes of the same measurement.
 
 In each part its records are counted, and the noisy counts are stored once. The first attempt at a
 part takes the name of the stored file. Another attempt at the same part reads it and draws nothing,
-so that all attempts write the same numbers.
+so all attempts write the same numbers.
 """
 
 import contextlib
@@ -102,7 +102,7 @@ class PartBlock:
         Of each table below the cut its features, and the confidential counts at the cut, as they
         were read first. The records of the part must add up to them.
     noise
-        The noise on its residuals or cells; None where nobody can be, or nothing is asked for.
+        The noise on its residuals or cells; None if nobody can be, or nothing is asked for.
     """
 
     key: tuple[str, ...]
@@ -122,7 +122,7 @@ class PartBlock:
             schemas = [self.schema.restrict(names) for names in self.features]
             counted = [Table(schema, np.zeros(schema.shape, np.int64)) for schema in schemas]
         else:
-            # Computed features of units are declared beside the plan's, which the task has cut.
+            # Computed features of units are declared next to the plan's, which the task has cut.
             taken = {feature.name for feature in task.declared}
             computed = [feature for feature in self.declared if feature.name not in taken]
             declared = (*task.declared, *computed)
@@ -181,7 +181,7 @@ class PartMeasurement:
 
     def reads(self, task: PartTask) -> bool:
         """Whether no attempt has stored what is measured."""
-        # Records are counted even where nobody can be, so that some which appear there are refused.
+        # Records are counted even where nobody can be, so some which appear there are refused.
         return not self.has_noise or not self.is_measured(task)
 
     def measure(self, task: PartTask, source: Any, attempt: Path) -> None:
@@ -403,7 +403,7 @@ class JointSteps(CutSteps):
     scope, blocks
         What is public, and how the request is cut; its overview is still empty.
     names
-        Tables at the cut that are published beside those that were asked for, by their features.
+        Tables at the cut that are published next to those that were asked for, by their features.
     """
 
     is_fitted_jointly = True

@@ -79,7 +79,7 @@ class PublishedTables(PublishedCells):
         The noise of every residual, where those were measured and not the cells.
     one_by_one_l2
         The expected distance from the truth of tables measured one by one at the same guarantee;
-        None where unknown.
+        None if unknown.
 
     Examples
     --------
@@ -195,7 +195,7 @@ class PublishedTables(PublishedCells):
     # --- computed again
 
     def recalibrate(self, request: "Request", scope: Scope) -> Mechanism:
-        """Return its mechanism, calibrated anew: on its residuals where those were measured."""
+        """Return its mechanism, recalibrated: on its residuals where those were measured."""
         if self.list_key == BY_PARTS:
             return request.parts_calibrate(request.parts_space(scope))
         if not self.request.is_single_table:
@@ -231,7 +231,7 @@ class PublishedTables(PublishedCells):
             yield Trust("how tables that share a budget were weighted", ("plan.table.weight",))
 
     def measurements(self) -> Columns | None:
-        """Return what was measured: a row a cell, or a row an entry of a residual."""
+        """Return what was measured: one row per cell, or one row per entry of a residual."""
         if self.blocks is not None:
             return self.blocks.columns_above(self.noisy)
         if self.residuals is None:

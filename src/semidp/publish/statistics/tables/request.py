@@ -130,7 +130,7 @@ class TablesRequest(TablesAsked):
         return ResidualMechanism.calibrate(space, budget, weights=weights, objective=self.objective)
 
     def forecast(self, mechanism: Mechanism, scope: Scope) -> tuple[Forecast, ...]:
-        """Return the errors of each table beside the counts that are to be expected."""
+        """Return the errors of each table next to the counts that are to be expected."""
         return forecasts(self.tables, mechanism, scope)
 
     def noise_lines(self, mechanism: Mechanism, foreseen: Sequence[TableForecast]) -> list[str]:
@@ -227,7 +227,7 @@ class TablesRequest(TablesAsked):
         self, mechanism: Mechanism, depth: str, scope: Scope, requests: Sequence[Request]
     ) -> "tuple[TableBlocks, dict[str, tuple[str, ...]]]":
         """Return how tables that are published together lie in parts, and the tables at the cut
-        that are published beside them, by name.
+        that are published next to them, by name.
         """
         from semidp.publish.statistics.tables.cut_tables import TableBlocks, cut_plain
         from semidp.publish.statistics.tables.separate import name_unasked
@@ -250,7 +250,7 @@ class TablesRequest(TablesAsked):
         requests: Sequence[Request],
         reader: Reader,
     ) -> StepsByParts | None:
-        """Return how the tables are measured at the cut, in each part, and put together; None where
+        """Return how the tables are measured at the cut, in each part, and put together; None if
         none of them reaches below the cut.
         """
         from semidp.publish.statistics.tables import fitting, part_steps, separate
@@ -311,7 +311,7 @@ class TablesRequest(TablesAsked):
         return evolve(self, tables=with_numbers(self.tables, "target_error", option, errors))
 
     def excess(self, mechanism: Mechanism) -> float:
-        """Return how many times too large the worst error of a table is beside its target."""
+        """Return by what factor the worst error of a table exceeds its target."""
         if isinstance(mechanism, ResidualMechanism):
             return largest_excess(self.tables, mechanism.table_errors)
         return largest_excess(self.tables, lambda number: mechanism.standard_errors())

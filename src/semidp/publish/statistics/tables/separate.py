@@ -153,14 +153,14 @@ class TableOfParts(PublishedTable):
 
     @cached_property
     def half_widths(self) -> Floats | None:
-        """Half-widths of the 95% intervals; None where a part is too large to have them."""
+        """Half-widths of the 95% intervals; None if a part is too large to have them."""
         return self._cells.get("half_widths")
 
 
 @dataclass(frozen=True, eq=False)
 class RowAtCut:
     """The cells at the cut, for one part, of a table that reaches below it: the estimate, its
-    variance, and the published whole numbers (None where there are none).
+    variance, and the published whole numbers (None if there are none).
     """
 
     asked: TableRequest
@@ -236,7 +236,7 @@ def build_part(
     estimated: Sequence[tuple[Floats, Floats]] | None,
     fits: Sequence[StoredFit],
 ) -> list[PublishedTable]:
-    """Return the tables of one part with their whole numbers. Where nobody can be, there is no
+    """Return the tables of one part with their whole numbers. If nobody can be, there is no
     noise, and nothing is estimated.
     """
     half_widths = None if noise is None else branch_half_widths(noise, INTERVALS_BELOW)
@@ -488,7 +488,7 @@ class SeparateTables(PublishedTables):
         return rows
 
     def part_noise(self, node: int) -> BranchNoise | None:
-        """Return the noise below one node; None where the node can hold no record."""
+        """Return the noise below one node; None if the node can hold no record."""
         return BranchNoise.from_mechanism(self.noise_of_residuals, self.cut, node)
 
     def whole_noisy(self, partition: Partition | None) -> NDArray[np.int64]:
@@ -692,7 +692,7 @@ def read_separate(
     fits: list[StoredFit] = []
     for part, (name, view) in zip(entry["overview"], names, strict=True):
         at_cut = schema.restrict(schema.list_view_names(view))
-        # The plan says what files at the cut are called, so that no entry can point elsewhere.
+        # The plan says what files at the cut are called, so no entry can point elsewhere.
         if part["name"] != name or part["features"] != list(at_cut.names):
             raise ValueError("the tables at the cut are not those of the plan")
         counts, how = read_cells(files, name, at_cut)["count"], Fitted(**part["fit"])

@@ -333,7 +333,7 @@ def _forecast(table: TableRequest, errors: dict[str, float], scope: Scope) -> Ta
 
 
 def _describe_cells(errors: Mapping[str, float], count: float, dominated: float) -> str:
-    """Say how large the errors are beside the counts."""
+    """Say how large the errors are relative to the counts."""
     if not errors["largest"]:
         return "exact: the published totals fix every cell"
     expected = f"expected counts about {short_text(count)}"
@@ -416,7 +416,7 @@ class PublishedCells(Published):
     request
         What was asked for.
     blocks
-        How tables and measurement lie in the folders of parts; None where the release has none.
+        How tables and measurement lie in the folders of parts; None if the release has none.
     """
 
     request: Any
@@ -485,7 +485,7 @@ class PublishedCells(Published):
     # --- files
 
     def measurements(self) -> Columns | None:
-        """Return what was measured, as the file of the release has it; None where it is all in the
+        """Return what was measured, as the file of the release has it; None if it is all in the
         parts.
         """
         raise NotImplementedError
@@ -654,7 +654,7 @@ def near_least(mechanism: ResidualMechanism) -> list[str]:
     above = find_excess_variance(mechanism)
     if above is None:
         return []
-    # Rounded up, so that the noise never looks nearer to the least than is proved.
+    # Rounded up, so the noise never looks nearer to the least than is proved.
     share = math.ceil(max(above, 0.0) * 1000) / 1000
     return [
         f"total variance at most {share:.1%} above the least that any additive Gaussian noise with"
@@ -696,7 +696,7 @@ def _errors_section(product: "PublishedTables") -> Section:
 
 
 def _measured_section(product: "PublishedTables") -> Section:
-    """Return how the tables were measured, beside what other ways would have cost."""
+    """Return how the tables were measured, and what other ways would have cost."""
     losses = product_losses(product)
     # One bar has nothing to be compared with.
     drawn = len(losses) > 1 and product.noise_of_residuals.sigma2
@@ -763,7 +763,7 @@ def product_paragraphs(product: "PublishedTables") -> list[str]:
 
 
 def product_losses(product: "PublishedTables") -> dict[str, float]:
-    """Return the expected distance from the truth beside tables one by one and ordinary
+    """Return the expected distance from the truth next to tables one by one and ordinary
     differential privacy.
     """
     losses = {"this release": product.noise.expected_l2}
@@ -851,8 +851,8 @@ def describe_noise(result: "PublishedTables") -> str:
 
 
 def _single_section(result: "PublishedTables", form: Form | None) -> Section:
-    """Return the section of a table: its counts, and its expected loss beside ordinary differential
-    privacy.
+    """Return the section of a table: its counts, and its expected loss next to ordinary
+    differential privacy.
     """
     naive = result.noise.naive_l2
     figure = None
