@@ -127,10 +127,12 @@ def test_differences_are_those_of_dense_least_squares(name: str) -> None:
     pool = result.analysis.pool
     estimates, variances = dense(releases, ["ward", "sex"], [3, 2])
     compared, start = 0, 0
-    for block, counts in zip(pool.space.blocks, pool.space.counts, strict=True):
+    for number, (block, counts) in enumerate(
+        zip(pool.space.blocks, pool.space.counts, strict=True)
+    ):
         part = pool.differences[start : start + counts.size]
         np.testing.assert_allclose(part, estimates[block.names], rtol=1e-9, atol=1e-8)
-        terms, which = pool.terms(block)
+        terms, which = pool.terms[number]
         for group, expected in enumerate(variances[block.names]):
             stated = sum(term.variance for term in terms[which[group]])
             assert stated == pytest.approx(expected, rel=1e-8)
@@ -228,7 +230,7 @@ def test_variances_are_at_most_the_better_ones() -> None:
     result = pooled(*releases)
     compared = 0
     for block in result.request.by:
-        terms, _ = result.analysis.pool.terms(block)
+        terms, _ = result.analysis.list_terms(block)
         stated = sum(term.variance for term in terms[0])
         for release in releases:
             (published,) = release.results

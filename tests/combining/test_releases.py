@@ -562,3 +562,47 @@ def test_a_level_that_another_release_shows_to_be_empty_leaves_the_contrasts() -
             compared += 1
     assert compared == 12 + 8 + 6
     assert any("Among" in repr(part.observed.query) for part in source.evidence)
+
+
+def test_a_nested_feature_with_an_empty_level_is_combined_at_all_depths() -> None:
+    """Next to the nested feature that is the tree, another one of which nobody has a level (dense,
+    1e-8).
+    """
+    towns = [("n", "n1"), ("n", "n2"), ("n", "n3"), ("s", "s1"), ("s", "s2")]
+    jobs = [("food", "baker"), ("food", "cook"), ("metal", "smith"), ("metal", "welder")]
+    features = [
+        Feature.from_paths(["region", "town"], towns),
+        Feature.from_paths(["trade", "job"], jobs),
+    ]
+    rng = np.random.default_rng(5)
+    live, work = rng.integers(0, 5, 90), rng.choice([0, 2, 3], 90)
+    data = {
+        "region": [towns[one][0] for one in live],
+        "town": [towns[one][1] for one in live],
+        "trade": [jobs[one][0] for one in work],
+        "job": [jobs[one][1] for one in work],
+    }
+    cells = {"town": np.eye(5), "region": np.array([[1, 1, 1, 0, 0], [0, 0, 0, 1, 1]])}
+    levels = {"job": np.eye(4), "trade": np.array([[1, 1, 0, 0], [0, 0, 1, 1]])}
+    asked = [("town", "trade"), ("region", "job"), ("town", "job")]
+    designs = [np.kron(cells[one], levels[other]) for one, other in asked]
+    releases = []
+    for seed, names in enumerate(asked):
+        request = TableRequest(names, Budget.zcdp("0.2"), "gaussian")
+        plan = Plan([request], ["job"], features)
+        releases.append(semidp.run(plan, data, SeededRandomness(seed)))
+    values = [np.asarray(release.results[0].noisy).ravel() for release in releases]
+    scale = [1 / np.sqrt(release.mechanisms[0].variance) for release in releases]
+    restrictions = np.kron(np.ones((1, 5)), np.eye(4))
+    empty = np.eye(20)[1::4]
+    exact = np.concatenate([restrictions, empty])
+    target = np.concatenate([np.bincount(work, minlength=4), np.zeros(5)])
+    start, basis = np.linalg.lstsq(exact, target, rcond=None)[0], null_space(exact)
+    weighed = np.concatenate([part * size for part, size in zip(designs, scale, strict=True)])
+    seen = np.concatenate([part * size for part, size in zip(values, scale, strict=True)])
+    moved = np.linalg.lstsq(weighed @ basis, seen - weighed @ start, rcond=None)[0]
+    estimate = start + basis @ moved
+    both = combine(*releases)
+    assert [table.schema.shape for table in both.tables] == [(5, 2), (2, 4), (5, 4)]
+    for table, design in zip(both.tables, designs, strict=True):
+        np.testing.assert_allclose(table.estimate.ravel(), design @ estimate, atol=1e-8)

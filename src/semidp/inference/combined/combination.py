@@ -9,7 +9,7 @@ release are measurements without noise and bind all (`semidp.inference.estimatio
 import hashlib
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -41,7 +41,6 @@ from semidp.inference.estimation.measurements import (
 from semidp.inference.linear_estimates import Drawn, DrawnNumbers, DrawnTable, Floats, SumErrors
 from semidp.promise.mechanisms.knorm import KNormMechanism
 from semidp.promise.mechanisms.mechanism import CellByCell, Mechanism
-from semidp.promise.schema.features import Feature
 from semidp.promise.schema.margins import Mask, View, list_axes
 from semidp.promise.schema.schema import Schema
 from semidp.promise.sensitivity.table_spaces import find_possible_cells
@@ -64,9 +63,12 @@ class TreeLayout:
     ----------
     dataspace
         What all releases together publish exactly.
+    has_tree
+        Whether the nested feature with the most leaves is the tree; else all are attributes.
 
     Examples
     --------
+    >>> from semidp.promise.schema.features import Feature
     >>> from semidp.promise.schema.schema import Table
     >>> table = Table(
     ...     Schema([Feature("sex", "fm"), Feature("region", "nsw")]), [[1, 2, 0], [3, 4, 5]]
@@ -77,6 +79,7 @@ class TreeLayout:
     """
 
     dataspace: Dataspace
+    has_tree: bool = True
 
     @property
     def schema(self) -> Schema:
@@ -90,7 +93,7 @@ class TreeLayout:
         for axis, feature in enumerate(self.schema.features):
             if feature.chain.depth > 1:
                 nested.append((len(feature.levels), -axis))
-        return -max(nested)[1] if nested else None
+        return -max(nested)[1] if nested and self.has_tree else None
 
     @property
     def attributes(self) -> tuple[int, ...]:
@@ -119,6 +122,12 @@ class TreeLayout:
                 mask &= domain
             masks.append(mask)
         return tuple(masks)
+
+    def possible_nodes(self, axis: int, depth: int) -> Mask:
+        """For each node of a feature at a depth whether it can hold a record."""
+        chain = self.schema.grid.chains[axis]
+        held = chain.find_leaf_ancestors(depth)[self.possible_leaves[axis]]
+        return np.isin(np.arange(chain.size(depth)), held)
 
     @cached_property
     def sizes(self) -> tuple[int, ...]:
@@ -162,8 +171,9 @@ class TreeLayout:
             elif view[axis] == feature.chain.depth:
                 treatments.append("each")
             else:
-                self._refuse_empty(axis)
-                treatments.append(locate_nodes(feature, view[axis]))
+                nodes = feature.chain.find_leaf_ancestors(view[axis])[self.possible_leaves[axis]]
+                groups = np.unique(nodes, return_inverse=True)[1]
+                treatments.append(tuple(groups.tolist()))
         return CellSums(treatments)
 
     def residual_query(self, view: View, compared: Mapping[int, Mask]) -> CellSums:
@@ -191,8 +201,8 @@ class TreeLayout:
                 treatments.append("contrasts")
             else:
                 self._refuse_empty(axis)
-                groups = locate_nodes(feature, depth)
-                above = locate_nodes(feature, depth - 1) if depth > 1 else (0,) * len(groups)
+                groups = feature.chain.find_leaf_ancestors(depth).tolist()
+                above = feature.chain.find_leaf_ancestors(depth - 1).tolist()
                 # Leaves are in the order of their nodes, so the first leaf of a node tells its
                 # parent.
                 firsts = np.unique(groups, return_index=True)[1]
@@ -202,38 +212,43 @@ class TreeLayout:
     def arrange_values(
         self, values: NDArray[np.generic], view: View, compared: Mapping[int, Mask] | None = None
     ) -> NDArray[np.generic]:
-        """Values of a table at a view as (places, *levels that can hold a record), in the order of
+        """Values of a table at a view as (places, *nodes that can hold a record), in the order of
         the attributes.
 
-        `values` have an axis for each feature that the view names, in the order of the schema;
-        `compared` are levels that stay although they are empty, as in `residual_query`.
+        `values` have an axis for each feature that the view names, in the order of the schema, and
+        perhaps more; `compared` are levels that stay although they are empty, as in
+        `residual_query`.
         """
         axes = list_axes(view)
         for place, axis in enumerate(axes):
-            if axis != self.tree and view[axis] == self.schema.features[axis].chain.depth:
-                levels = (
-                    self.possible_leaves[axis]
-                    if compared is None
-                    else compared.get(axis, self.possible_leaves[axis])
-                )
-                values = values.compress(levels, axis=place)
+            if axis != self.tree:
+                nodes = self.possible_nodes(axis, view[axis])
+                if compared is not None:
+                    nodes = compared.get(axis, nodes)
+                values = values.compress(nodes, axis=place)
         # A view that does not name the tree is a table of its root.
         if self.tree in axes:
             return np.moveaxis(values, axes.index(self.tree), 0)
         return values[None]
 
-    def restore_table(self, values: Floats, view: View) -> Floats:
-        """Values as `arrange_values` gives them as a table again; 0 if no record can be."""
+    def restore_table(self, values: Floats, view: View, further: Sequence[int] = ()) -> Floats:
+        """Values as `arrange_values` gives them as a table again, with axes of these lengths after
+        its own; 0 if no record can be.
+        """
         axes = list_axes(view)
         inner = [axis for axis in axes if axis != self.tree]
         order = [axis for axis in axes if axis == self.tree] + inner
-        sizes = [self.schema.grid.chains[axis].size(view[axis]) for axis in order]
-        chosen = []
-        for axis, size in zip(order, sizes, strict=True):
-            whole = axis != self.tree and view[axis] == self.schema.features[axis].chain.depth
-            chosen.append(np.flatnonzero(self.possible_leaves[axis]) if whole else np.arange(size))
-        full = np.zeros(sizes)
-        full[np.ix_(*chosen)] = values.reshape([len(places) for places in chosen])
+        sizes, chosen = [], []
+        for axis in order:
+            size = self.schema.grid.chains[axis].size(view[axis])
+            held = np.arange(size)
+            sizes.append(size)
+            chosen.append(
+                held if axis == self.tree else held[self.possible_nodes(axis, view[axis])]
+            )
+        full = np.zeros((*sizes, *further))
+        places = np.ix_(*chosen) if chosen else ()
+        full[places] = values.reshape([*map(len, chosen), *further])
         # The tree comes first for the estimator, and stands where it stood in the table.
         return np.moveaxis(full, 0, axes.index(self.tree)) if self.tree in axes else full
 
@@ -259,25 +274,30 @@ class TreeLayout:
         axes = [self.schema.axis(name) for name in names]
         return np.transpose(values, np.argsort(axes)), self.schema.view(names)
 
+    def find_alike_nodes(self, view: View, plain: Collection[int]) -> list[AlikeNodes]:
+        """For each feature of a table the nodes whose cells have one law: where nothing couples its
+        levels, all that hold records.
+
+        `plain` are the places of attributes whose levels nothing couples.
+        """
+        alike: list[AlikeNodes] = []
+        for axis in list_axes(view):
+            every = np.arange(self.schema.grid.chains[axis].size(view[axis]))
+            if axis != self.tree and self.attributes.index(axis) in plain:
+                first = int(np.argmax(self.possible_leaves[axis]))
+                alike.append((np.array([first]), np.zeros_like(every)))
+            else:
+                alike.append((every, every))
+        return alike
+
     def _refuse_empty(self, axis: int) -> None:
         if not self.possible_leaves[axis].all():
             name = self.schema.features[axis].name
             raise Refused(
-                f"two nested features are combined where every level of {name} holds a record, and"
-                " exact totals show an empty one: leave it out of the schema"
+                "noise on residuals of two nested features is combined where every level of"
+                f" {name} holds a record, and exact totals show an empty one: leave it out of the"
+                " schema"
             )
-
-
-def locate_nodes(feature: Feature, depth: int) -> tuple[int, ...]:
-    """Node at a depth of every leaf of a nested feature.
-
-    >>> county = Feature.from_paths(("state", "county"), [("a", "x"), ("a", "y"), ("b", "z")])
-    >>> locate_nodes(county, 1)
-    (0, 0, 1)
-    """
-    starts = feature.depths[depth - 1].starts
-    leaves = np.arange(len(feature.levels))
-    return tuple((np.searchsorted(starts, leaves, side="right") - 1).tolist())
 
 
 @frozen(eq=False)
@@ -541,24 +561,13 @@ class Combination(RecordCombination):
         if any(isinstance(part.drawn, DrawnTable) for part in self.evidence):
             return None
         view = self.views[number]
-        alike = [self._alike_nodes(axis, view[axis]) for axis in list_axes(view)]
+        alike = self.layout.find_alike_nodes(view, self.answer.classes.plain)
         values = sum(part.observed.values.size for part in self.evidence)
         _, errors = self.table_estimates(number)
         laws = math.prod(len(firsts) for firsts, _ in alike)
         if not has_intervals(errors) or laws * values > _MOST_WEIGHTS:
             return None
         return self.law_half_widths(number, errors, alike)
-
-    def _alike_nodes(self, axis: int, depth: int) -> AlikeNodes:
-        """Nodes of a feature with one law: where nothing couples its levels, all that hold
-        records.
-        """
-        size = self.schema.grid.chains[axis].size(depth)
-        place = self.layout.attributes.index(axis) if axis != self.layout.tree else None
-        if place in self.answer.classes.plain:
-            first = int(np.argmax(self.layout.possible_leaves[axis]))
-            return np.array([first]), np.zeros(size, dtype=np.intp)
-        return np.arange(size), np.arange(size)
 
     def weights(self, weights: Mapping[int, Floats]) -> dict[int, Floats]:
         """Weights of several sums on cells of tables, by their numbers, as weights on places and

@@ -9,10 +9,8 @@ of estimated differences, one a depth. Intervals come from the law of that sum.
 """
 
 import itertools
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from fractions import Fraction
 from functools import cached_property
 from hashlib import sha256
 from typing import TYPE_CHECKING
@@ -22,6 +20,7 @@ from attrs import evolve
 from numpy.typing import NDArray
 
 from semidp.errors import Refused
+from semidp.inference.combined.combination import TreeLayout
 from semidp.inference.combined.several_releases import LAW, MOST_COUPLED, refuse_twice
 from semidp.inference.estimation.estimates import Estimate, estimate
 from semidp.inference.estimation.measurements import (
@@ -29,30 +28,26 @@ from semidp.inference.estimation.measurements import (
     Classes,
     Measurements,
     Observed,
-    Places,
 )
 from semidp.inference.linear_estimates import DrawnNumbers, SumErrors
 from semidp.promise.guarantee import Guarantee, Scope
 from semidp.promise.mechanisms.mechanism import Mechanism
 from semidp.promise.noise.distributions import CountNoise
-from semidp.promise.noise.randomness import SeededRandomness
-from semidp.promise.schema.margins import View, list_axes
+from semidp.promise.schema.margins import View
+from semidp.promise.schema.schema import Schema, Table
 from semidp.promise.sensitivity.distribution_space import DistributionSpace
-from semidp.promise.spaces.dataspace import Margin
+from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.tradeoff.budget import approximate
-from semidp.publish.half_widths import Weighted, half_widths
 from semidp.publish.statistics.distribution.kind import DistributionRequest
 from semidp.publish.statistics.distribution.published import (
     Floats,
     GroupDistributions,
+    Terms,
     about_intervals,
-    band_rank,
     count_up_to,
     distribution_facts,
     distribution_sheets,
     distribution_title,
-    gap_weights,
-    simulations,
 )
 from semidp.publish.statistics.outcomes.groups import clipped_text
 from semidp.publish.statistics.outcomes.noise_law import entry_noise_law
@@ -61,12 +56,6 @@ from semidp.publish.statistics.protocol.statistic import PublishedStatistic, Sen
 
 if TYPE_CHECKING:
     from semidp.publish.release_value import ReleaseValue
-
-_MOST_LAWS = 4000  # of counts up to a value, in all kinds of groups
-
-Terms = tuple[Weighted, ...]
-"""What an estimated difference is made of: laws, sizes of weights, and how many numbers have
-each."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,92 +118,30 @@ class DifferencePool:
     measured: tuple[MeasuredDifferences, ...]
 
     @cached_property
-    def _axes(self) -> tuple[int, ...]:
-        """Features that some set of groups names."""
-        views = [self._view(block) for block in self.space.blocks]
-        return tuple(sorted({axis for view in views for axis in list_axes(view)}))
-
-    def _view(self, block: Margin) -> View:
-        return self.space.dataspace.schema.view(block.names)
-
-    @cached_property
-    def _possible_leaves(self) -> dict[int, NDArray[np.bool_]]:
-        """For each feature the leaves that can hold a record, by the sets of groups that name
-        it.
-        """
-        chains = self.space.dataspace.schema.grid.chains
-        kept = {}
-        for axis in self._axes:
-            leaves = chains[axis].size(chains[axis].depth)
-            kept[axis] = np.ones(leaves, bool)
+    def layout(self) -> TreeLayout:
+        """The features of all sets of groups, and the levels that hold a record by these sets."""
+        public = self.space.dataspace
+        names = {name for block in self.space.blocks for name in block.names}
+        schema = Schema(public.schema.restrict(names).features)
+        totals = {}
         for block, counts in zip(self.space.blocks, self.space.counts, strict=True):
-            view = self._view(block)
-            for place, axis in enumerate(list_axes(view)):
-                other_axes = tuple(other for other in range(counts.ndim) if other != place)
-                inhabited = counts.sum(axis=other_axes) > 0
-                kept[axis] &= inhabited[chains[axis].find_leaf_ancestors(view[axis])]
-        return kept
+            totals[block] = Table(schema.restrict(block.names), counts)
+        return TreeLayout(Dataspace.from_totals(schema, totals, public.n), has_tree=False)
 
-    @property
-    def _sizes(self) -> tuple[int, ...]:
-        kept = self._possible_leaves
-        return tuple(int(kept[axis].sum()) for axis in self._axes)
-
-    def _nodes(self, axis: int, depth: int) -> NDArray[np.intp]:
-        """Node at a depth of every leaf of a feature that can hold a record."""
-        chain = self.space.dataspace.schema.grid.chains[axis]
-        return np.asarray(chain.find_leaf_ancestors(depth))[self._possible_leaves[axis]]
-
-    def _query(self, block: Margin) -> CellSums:
+    def _query(self, view: View) -> CellSums:
         """Which differences a set of groups adds up; the last attribute are the gaps."""
-        view = self._view(block)
-        treatments: list[str | tuple[int, ...]] = []
-        for axis in self._axes:
-            nodes = self._nodes(axis, view[axis]) if view[axis] else np.zeros(0)
-            if not view[axis]:
-                treatments.append("summed")
-            elif len(np.unique(nodes)) == len(nodes):
-                treatments.append("each")
-            else:
-                groups = np.unique(nodes, return_inverse=True)[1]
-                treatments.append(tuple(groups.tolist()))
-        return CellSums([*treatments, "each"])
-
-    def _places(self, block: Margin) -> tuple[NDArray[np.intp], ...]:
-        """Where the groups that can hold a record stand in the table of a set."""
-        view = self._view(block)
-        nodes = []
-        for axis in list_axes(view):
-            nodes.append(np.unique(self._nodes(axis, view[axis])))
-        return np.ix_(*nodes) if nodes else ()
-
-    @cached_property
-    def _possible(self) -> dict[int, NDArray[np.bool_]]:
-        """Joint cells of features that can hold a record, where sets of several features show some
-        to be empty.
-        """
-        mask = np.ones(self._sizes, dtype=bool)
-        for block, counts in zip(self.space.blocks, self.space.counts, strict=True):
-            view = self._view(block)
-            index: list[NDArray[np.intp]] = []
-            for axis in list_axes(view):
-                index.append(self._nodes(axis, view[axis]))
-            if not index:
-                continue
-            pairs = zip(self._axes, self._sizes, strict=True)
-            shape = [size if view[axis] else 1 for axis, size in pairs]
-            mask &= (counts[np.ix_(*index)] > 0).reshape(shape)
-        return {} if mask.all() else {0: mask[None, ..., None]}
+        return CellSums([*self.layout.query(view).treatments, "each"])
 
     def _measurements(self, gaps: slice) -> Measurements:
-        observed = []
+        layout, observed = self.layout, []
         for one in self.measured:
             for block, table in one.tables():
-                values = table[self._places(block)][..., gaps][None]
-                query = self._query(block)
-                observed.append(Observed(query, 0, values, one.law.variance))
+                view = layout.schema.view(block.names)
+                values = layout.arrange_values(table[..., gaps], view)
+                observed.append(Observed(self._query(view), 0, values, one.law.variance))
         count = len(range(*gaps.indices(self.space.tree.gaps)))
-        return Measurements(Places(), (*self._sizes, count), observed, self._possible)
+        possible = {depth: mask[..., None] for depth, mask in layout.possible.items()}
+        return Measurements(layout.places, (*layout.sizes, count), observed, possible)
 
     @cached_property
     def differences(self) -> Floats:
@@ -227,15 +154,12 @@ class DifferencePool:
                 f" {MOST_COUPLED:,} are combined"
             )
         answer = estimate(measurements)
+        gaps = self.space.tree.gaps
         rows = []
-        for block, counts in zip(self.space.blocks, self.space.counts, strict=True):
-            whole = np.zeros((*counts.shape, self.space.tree.gaps))
-            query = self._query(block)
-            table = answer.table(0, query).values[0]
-            places = self._places(block)
-            shape = [len(part.ravel()) for part in places]
-            whole[places] = table.reshape(*shape, self.space.tree.gaps)
-            rows.append(whole.reshape(counts.size, -1))
+        for block in self.space.blocks:
+            view = self.layout.schema.view(block.names)
+            values = answer.table(0, self._query(view)).values
+            rows.append(self.layout.restore_table(values, view, [gaps]).reshape(-1, gaps))
         return np.concatenate(rows)
 
     @cached_property
@@ -243,40 +167,30 @@ class DifferencePool:
         """The estimate of one node: what each measured difference counts is the same for all."""
         return estimate(self._measurements(slice(0, 1)))
 
-    def terms(self, block: Margin) -> tuple[list[Terms], NDArray[np.intp]]:
-        """What the estimated difference of each group of a set is made of: the different ones, and
-        which each group has.
+    @cached_property
+    def terms(self) -> list[tuple[list[Terms], NDArray[np.intp]]]:
+        """For each set of groups what the estimated differences are made of: the different ones,
+        and which each group has.
         """
-        view = self._view(block)
-        query = self._query(block)
-        axes = [place for place, axis in enumerate(self._axes) if view[axis]]
-        shape = query.shape((*self._sizes, 1))
-        lengths = [shape[place] for place in axes]
-        plain = self._one_node.classes.plain
-        # All groups of a plain feature have one law: the first stands for them.
-        choices = []
-        for place, length in zip(axes, lengths, strict=True):
-            choices.append(range(1 if place in plain else length))
-        kinds = list(itertools.product(*choices))
-        weights = np.zeros((len(kinds), 1, *self._sizes, 1))
-        for number, kind in enumerate(kinds):
-            group = dict(zip(axes, kind, strict=True))
-            weights[number, 0, ..., 0] = self._cells(query, group)
-        different = self._collect_terms(weights)
-        by_choice = [len(choice) for choice in choices]
-        of_kind = np.arange(len(kinds)).reshape(by_choice)
-        counts = self.space.counts[self.space.blocks.index(block)]
-        table = np.full(counts.shape, -1, dtype=np.intp)
-        table[self._places(block)] = np.broadcast_to(of_kind, lengths)
-        return different, table.ravel()
+        return [
+            self._find_terms(*each)
+            for each in zip(self.space.blocks, self.space.counts, strict=True)
+        ]
 
-    def _cells(self, query: CellSums, chosen: dict[int, int]) -> Floats:
-        """Cells of all features that one group of a set adds up."""
-        cells = np.ones(())
-        for place, size in enumerate(self._sizes):
-            row = query.matrix(place, size)[chosen.get(place, 0)]
-            cells = np.multiply.outer(cells, row)
-        return cells
+    def _find_terms(
+        self, block: Margin, counts: NDArray[np.int64]
+    ) -> tuple[list[Terms], NDArray[np.intp]]:
+        view = self.layout.schema.view(block.names)
+        alike = self.layout.find_alike_nodes(view, self._one_node.classes.plain)
+        weights = []
+        for cell in itertools.product(*(firsts.tolist() for firsts, _ in alike)):
+            unit = np.zeros(counts.shape)
+            unit[cell] = 1.0
+            weights.append(self.layout.on_cells(unit, view)[..., None])
+        kinds = np.arange(len(weights)).reshape([len(firsts) for firsts, _ in alike])
+        which = kinds[np.ix_(*(sorts for _, sorts in alike))] if alike else kinds
+        different = self._collect_terms(np.stack(weights))
+        return different, np.where(counts > 0, which, -1).ravel()
 
     def _collect_terms(self, weights: Floats) -> list[Terms]:
         """What several weighted sums of estimated differences are made of."""
@@ -310,97 +224,9 @@ class PooledDistributions(GroupDistributions):
         """Unbiased counts up to each value but the last, one row per group."""
         return count_up_to(self.space.tree, self.pool.differences, self.space.sizes)
 
-    @cached_property
-    def _widths(self) -> dict[tuple[str, Margin], Floats]:
-        """Half-widths of sets of groups that were asked for; their laws take a while."""
-        return {}
-
-    def block_half_widths(self, block: Margin | None) -> Floats:
-        """How far the count up to each value but the last is off at most, with the probability
-        `level` each: one row per group.
-
-        From the law of the noise. If laws are too many, Chebyshev's bound takes their place,
-        which holds for any: ``sd / √(1 - level)``.
-        """
-        return self._cached_widths("each", block, self._half_widths)
-
-    def _cached_widths(
-        self, what: str, block: Margin | None, compute: Callable[[Margin], Floats]
-    ) -> Floats:
-        chosen = self.space.blocks[self._number(block)]
-        if (what, chosen) not in self._widths:
-            self._widths[what, chosen] = compute(chosen)
-        return self._widths[what, chosen]
-
-    def _half_widths(self, block: Margin) -> Floats:
-        different, which = self.pool.terms(block)
-        tree = self.space.tree
-        in_order_of_size = np.sort(gap_weights(tree), axis=1)
-        weights, of_gap = np.unique(in_order_of_size, axis=0, return_inverse=True)
-        widths = []
-        for terms in different:
-            if len(weights) * len(different) > _MOST_LAWS:
-                squares = np.square(weights).sum(axis=1)
-                spread = np.sqrt(_sum_variance(terms) * squares)
-                # Chebyshev's inequality, which needs no law.
-                missed = 1 - float(self.level)
-                widths.append(spread / math.sqrt(missed))
-                continue
-            sums = [_count_terms(row, terms) for row in weights.tolist()]
-            widths.append(np.array(half_widths(sums, float(self.level))))
-        return _rows([row[of_gap.ravel()] for row in widths], which, tree.gaps)
-
-    def block_band_widths(self, block: Margin | None) -> Floats:
-        """How far the counts up to all values of a group are off at most, with the probability
-        `level` together.
-        """
-        return self._cached_widths("band", block, self._band_widths)
-
-    def _band_widths(self, block: Margin) -> Floats:
-        different, which = self.pool.terms(block)
-        tree = self.space.tree
-        deviations = np.sqrt(np.square(gap_weights(tree)).sum(axis=1))
-        widths = []
-        for terms in different:
-            spread = deviations * math.sqrt(_sum_variance(terms))
-            numbers = sum(term.count for term in terms)
-            count = simulations(tree.gaps * max(numbers, 1))
-            noise = _simulate_noise(terms, (count, tree.gaps))
-            counts_off = count_up_to(tree, noise, np.zeros(count))
-            errors = np.abs(counts_off / np.maximum(spread, 1e-300))
-            largest = np.sort(errors.max(axis=1))
-            rank = band_rank(count, self.level)
-            widths.append(spread * largest[rank - 1])
-        return _rows(widths, which, tree.gaps)
-
-
-def _sum_variance(terms: Terms) -> float:
-    return sum(term.variance for term in terms)
-
-
-def _count_terms(weights: Sequence[float], terms: Terms) -> list[Weighted]:
-    """Terms of the count up to a value, from the weights of one difference a depth."""
-    every = []
-    for weight in weights:
-        if weight:
-            for term in terms:
-                every.append(replace(term, weight=Fraction(weight) * term.weight))
-    return every
-
-
-def _simulate_noise(terms: Terms, shape: tuple[int, int]) -> Floats:
-    """Noise of estimated differences, by public randomness: the same for everybody."""
-    source = SeededRandomness(0)
-    total = np.zeros(shape)
-    for term in terms:
-        for _ in range(term.count):
-            total += float(term.weight) * term.law.sample(shape, source)
-    return total
-
-
-def _rows(widths: list[Floats], which: NDArray[np.intp], gaps: int) -> Floats:
-    """A row a group; zeros for groups without records, whose distribution is known."""
-    return np.stack([*widths, np.zeros(gaps)])[which]
+    def list_terms(self, block: Margin | None) -> tuple[list[Terms], NDArray[np.intp]]:
+        """What the errors of estimated differences are made of; see `DifferencePool`."""
+        return self.pool.terms[self._number(block)]
 
 
 def combine_distributions(releases: "Sequence[ReleaseValue]", scope: Scope) -> list[Published]:

@@ -9,7 +9,7 @@ deviation.
 import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache, partial
 from typing import TYPE_CHECKING, Any
@@ -21,7 +21,6 @@ from numpy.typing import ArrayLike, NDArray
 from semidp.errors import InputError
 from semidp.promise.exact import Number, exact, number, plain
 from semidp.promise.mechanisms.mechanism import Mechanism
-from semidp.promise.noise.distributions import CountNoise
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.schema.outcome import Outcome
 from semidp.promise.sensitivity.distribution_space import (
@@ -110,7 +109,16 @@ QUANTILES = tuple(Fraction(number, 100) for number in (10, 25, 50, 75, 90))
 # simulated distributions, and numbers in all of them
 _DRAWS, _FEWEST, _NUMBERS = 10_000, 400, 1 << 22
 _SAFE = 2.0  # standard errors of a simulated level that are added to it
+_MOST_LAWS = 4000  # of counts up to a value, in all kinds of groups
 _HAIR = 1e-9  # of a record: floating-point sums of whole numbers and halves
+
+
+Terms = tuple[Weighted, ...]
+"""What the error of a difference is made of: laws, sizes of weights, and how many numbers have
+each."""
+
+ErrorBound = Callable[[ValueTree, Terms, Fraction], Floats]
+"""How far counts up to each value are off at most at a level, by the error of every difference."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,17 +189,44 @@ class GroupDistributions(ByBlocks):
         number = self._number(block)
         return slice(int(ends[number]), int(ends[number + 1]))
 
-    def block_half_widths(self, block: Margin | None) -> Floats:
-        """How far the count up to each value but the last is off at most in a set of groups, with
-        the probability `level` each: the same in any set.
+    def list_terms(self, block: Margin | None) -> tuple[list[Terms], NDArray[np.intp]]:
+        """What the error of a difference is made of: the different ones, and which each group of a
+        set has, or -1 for none. Here all have the same.
         """
-        return pointwise_half_widths(self.mechanism, self.level)
+        _, terms = _tree_and_noise(self.mechanism)
+        return [terms], np.zeros(len(self.sizes(block)), dtype=np.intp)
+
+    def block_half_widths(self, block: Margin | None) -> Floats:
+        """How far the count up to each value but the last is off at most, with the probability
+        `level` each: one row per group.
+
+        From the law of the noise; see `count_spread_widths` for very many laws.
+        """
+        laws = len(self.list_terms(block)[0])
+        sorts = len(np.unique(np.sort(gap_weights(self.space.tree), axis=1), axis=0))
+        if laws > 1 and laws * sorts > _MOST_LAWS:
+            return self._compute_widths(count_spread_widths, block)
+        return self._compute_widths(count_half_widths, block)
 
     def block_band_widths(self, block: Margin | None) -> Floats:
         """How far the counts up to all values of a group are off at most, with the probability
-        `level` together: the same in any set.
+        `level` together: one row per group.
         """
-        return band_half_widths(self.mechanism, self.level)
+        return self._compute_widths(count_band_widths, block)
+
+    def _compute_widths(self, compute: ErrorBound, block: Margin | None) -> Floats:
+        key = compute, self._number(block)
+        if key not in self._widths:
+            different, which = self.list_terms(block)
+            widths = [compute(self.space.tree, terms, self.level) for terms in different]
+            # Groups without records have no error: their distribution is known.
+            self._widths[key] = np.stack([*widths, np.zeros(self.space.tree.gaps)])[which]
+        return self._widths[key]
+
+    @cached_property
+    def _widths(self) -> dict[tuple[ErrorBound, int], Floats]:
+        """Half-widths of sets of groups that were asked for: their laws may take a while."""
+        return {}
 
     def bounds(self, block: Margin | None = None) -> tuple[Floats, Floats]:
         """Return the ends of the intervals for the count up to each value but the last, each by
@@ -384,83 +419,105 @@ def pointwise_half_widths(mechanism: Mechanism, level: Fraction) -> Floats:
     """Return h with ``P(|error of F(v)| <= h) >= level`` for each value but the last; zeros without
     noise.
     """
-    tree, law = _tree_and_noise(mechanism)
-    if law is None:
-        return np.zeros(tree.gaps)
-    return np.array(_pointwise(tree.values, law, level))
+    tree, terms = _tree_and_noise(mechanism)
+    return count_half_widths(tree, terms, level)
 
 
 def difference_error(mechanism: Mechanism) -> float:
     """Return the standard deviation of the noise in one difference of halves; 0 without noise."""
-    law = _tree_and_noise(mechanism)[1]
-    return 0.0 if law is None else math.sqrt(law.variance)
+    return _deviation(_tree_and_noise(mechanism)[1])
 
 
 def count_errors(mechanism: Mechanism) -> Floats:
     """Return the standard deviation of the error of F at each value but the last; zeros without
     noise.
     """
-    tree = _tree_and_noise(mechanism)[0]
-    return _deviations(tree) * difference_error(mechanism)
+    tree, terms = _tree_and_noise(mechanism)
+    return count_deviations(tree, terms)
 
 
 def band_half_widths(mechanism: Mechanism, level: Fraction) -> Floats:
     """Return h with ``P(|error of F(v)| <= h(v) for all v of a group) >= level``; zeros without
-    noise.
-
-    h is a multiple of the standard deviation of each error. The multiple is found by simulation
-    with public randomness, the same for everybody, at a level that is raised by two standard errors
-    of the simulation.
+    noise; see `count_band_widths`.
     """
-    tree, law = _tree_and_noise(mechanism)
-    if law is None or not law.variance:
-        return np.zeros(tree.gaps)
-    spread = math.sqrt(law.variance)
-    multiple = _multiple(tree.values, law, level)
-    return _deviations(tree) * spread * multiple
+    tree, terms = _tree_and_noise(mechanism)
+    return count_band_widths(tree, terms, level)
 
 
-def _tree_and_noise(mechanism: Mechanism) -> tuple[ValueTree, CountNoise | None]:
-    """The tree of a mechanism's space, and the law of the noise in one difference."""
-    space = mechanism.space
+def _tree_and_noise(mechanism: Mechanism) -> tuple[ValueTree, Terms]:
+    """The tree of a mechanism's space, and the noise in one difference."""
+    space, law = mechanism.space, entry_noise_law(mechanism)
     assert isinstance(space, DistributionSpace)
-    return space.tree, entry_noise_law(mechanism)
+    return space.tree, () if law is None else (Weighted(law, Fraction(1), 1),)
 
 
-def _deviations(tree: ValueTree) -> Floats:
-    """The standard deviation of the error of F at each value but the last, for noise of variance
-    1.
+def _deviation(terms: Terms) -> float:
+    """The standard deviation of the error of one difference."""
+    return math.sqrt(sum(term.variance for term in terms))
+
+
+def count_deviations(tree: ValueTree, terms: Terms) -> Floats:
+    """Return the standard deviation of the error of F at each value but the last.
+
+    Parameters
+    ----------
+    tree, terms
+        The tree of values, and the error of every difference in it.
     """
-    return np.asarray(np.sqrt((gap_weights(tree) ** 2).sum(axis=1)))
+    return np.asarray(np.sqrt((gap_weights(tree) ** 2).sum(axis=1)) * _deviation(terms))
+
+
+def count_half_widths(tree: ValueTree, terms: Terms, level: Fraction) -> Floats:
+    """Return how far F is off at most at each value but the last, with the probability `level`
+    each, from the law of the noise; see `count_deviations`.
+    """
+    return np.array(_pointwise(tree.values, terms, level))
 
 
 @lru_cache(maxsize=64)
-def _pointwise(values: int, law: CountNoise, level: Fraction) -> tuple[float, ...]:
-    """The half-widths of `pointwise_half_widths`; values with the same weights, in any order, share
-    a law.
-    """
+def _pointwise(values: int, terms: Terms, level: Fraction) -> tuple[float, ...]:
+    """The half-widths; values with the same weights, in any order, share a law."""
     weights = np.sort(gap_weights(value_tree(values)), axis=1)
     different, which = np.unique(weights, axis=0, return_inverse=True)
     sums = []
     for row in different.tolist():
         # The weights are halves of halves, so a float holds them exactly.
-        heavy = [weight for weight in row if weight]
-        sums.append([Weighted(law, Fraction(weight), 1) for weight in heavy])
+        shares = [Fraction(weight) for weight in row if weight]
+        sums.append([replace(term, weight=w * term.weight) for w in shares for term in terms])
     widths = np.array(half_widths(sums, float(level)))
     return tuple(widths[which.ravel()].tolist())
 
 
+def count_spread_widths(tree: ValueTree, terms: Terms, level: Fraction) -> Floats:
+    """Return the same by Chebyshev's inequality, which needs no law: ``sd / √(1 - level)``."""
+    return count_deviations(tree, terms) / math.sqrt(1 - float(level))
+
+
+def count_band_widths(tree: ValueTree, terms: Terms, level: Fraction) -> Floats:
+    """Return how far F is off at most at all values together, with the probability `level`.
+
+    A multiple of the standard deviation of each error. The multiple is found by simulation with
+    public randomness, the same for everybody, at a level that is raised by two standard errors of
+    the simulation.
+    """
+    if not _deviation(terms):
+        return np.zeros(tree.gaps)
+    return count_deviations(tree, terms) * _multiple(tree.values, terms, level)
+
+
 @lru_cache(maxsize=64)
-def _multiple(values: int, law: CountNoise, level: Fraction) -> float:
+def _multiple(values: int, terms: Terms, level: Fraction) -> float:
     """The multiple of the standard deviations that no error of a group exceeds, with the
     probability `level`.
     """
-    tree = value_tree(values)
-    count = simulations(tree.gaps)
-    noise = law.sample((count, tree.gaps), SeededRandomness(0))
-    errors = count_up_to(tree, noise, np.zeros(count))
-    spread = _deviations(tree) * math.sqrt(law.variance)
-    largest = np.sort(np.abs(errors / spread).max(axis=1))
+    tree, source = value_tree(values), SeededRandomness(0)
+    count = simulations(tree.gaps * sum(term.count for term in terms))
+    noise = np.zeros((count, tree.gaps))
+    for term in terms:
+        for _ in range(term.count):
+            noise += float(term.weight) * term.law.sample(noise.shape, source)
+    errors = count_up_to(tree, noise, np.zeros(count)) / count_deviations(tree, terms)
+    largest = np.sort(np.abs(errors).max(axis=1))
     return float(largest[band_rank(count, level) - 1])
 
 
