@@ -15,7 +15,7 @@ from semidp.errors import InputError
 from semidp.promise.mechanisms.knorm import KNormMechanism, place_ball
 from semidp.promise.mechanisms.knorm_balls import ExplicitBall, PairBall, RowsBall
 from semidp.promise.mechanisms.knorm_polar import LinearProgram, NormBall, Optimum, TablePolar
-from semidp.promise.mechanisms.knorm_tables import KINDS, ExchangeBall, TableBall, facets
+from semidp.promise.mechanisms.knorm_tables import ExchangeBall, TableBall
 from semidp.promise.schema.features import Feature
 from semidp.promise.schema.schema import Schema, Table
 from semidp.promise.sensitivity.query_space import QuerySpace
@@ -248,55 +248,6 @@ def test_old_three_cycles_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     np.testing.assert_allclose(
         TableBall(4, 5, 3).norm(points), TableBall(4, 5, 3).norm(points[::-1])[::-1], rtol=1e-9
     )
-
-
-# ---------------------------------------------------------------------- the facets of the 4 x 4
-# balls
-
-
-@pytest.mark.parametrize("a", [2, 3])
-def test_every_facet_is_one_and_none_is_missing(a: int, moves: Moves) -> None:
-    """From one facet of each kind, across each of its ridges: the neighbour is in the list. So the
-    list is complete.
-    """
-    from scipy.spatial import ConvexHull
-
-    vertices = moves(4, 4, a)[:, :-1, :-1].reshape(-1, 9)
-    normals = facets(a)
-    corner = normals - normals[:, -1:, :] - normals[:, :, -1:] + normals[:, -1:, -1:]
-    flat = np.rint(6 * corner[:, :-1, :-1].reshape(-1, 9)).astype(int)
-    known = {row.tobytes() for row in flat}
-    products = vertices @ flat.T / 6
-    assert products.max() == 1
-    assert (products.max(axis=0) == 1).all()
-    for kind in KINDS[a]:
-        k = flat.tolist().index(np.ravel(kind).tolist())
-        touching = vertices[products[:, k] == 1]
-        assert np.linalg.matrix_rank(touching) == 9
-        for neighbour in _neighbours(touching, vertices, flat[k] / 6, ConvexHull):
-            whole = np.rint(6 * neighbour)
-            assert np.abs(6 * neighbour - whole).max() < 1e-6
-            assert whole.astype(int).tobytes() in known
-
-
-def _neighbours(touching: Floats, vertices: Floats, normal: Floats, hull: type) -> Floats:
-    """The normals of all facets that share a ridge with one: turn it about each ridge until a
-    vertex stops it.
-    """
-    centre = touching.mean(axis=0)
-    _, _, axes = np.linalg.svd(touching - centre)
-    flat = (touching - centre) @ axes[:8].T
-    ridges = np.unique(np.round(hull(flat).equations, 9), axis=0)
-    found = []
-    for equation in ridges:
-        # the linear form that is zero on the ridge and negative on the rest of the facet
-        turn = axes[:8].T @ equation[:-1]
-        turn = turn + (equation[-1] - turn @ centre) * normal
-        slack, gain = 1 - vertices @ normal, vertices @ turn
-        outside = slack > 1e-9
-        step = (gain[outside] / slack[outside]).max()
-        found.append((turn + step * normal) / step if step > 0 else normal)
-    return np.array(found)
 
 
 # ---------------------------------------------------------------------- refusals

@@ -200,9 +200,9 @@ def test_the_norm_to_the_power_of_the_dimension_is_uniform(ball: NormBall, size:
     [
         (PairBall(2), 100_000, 8.0),
         (TableBall(3, 3, 2), 100_000, 46.909),
-        (TableBall(3, 3, 3), 100_000, 64.571),
-        (TableBall(4, 4, 2), 100_000, 127.646),
+        (TableBall(4, 4, 2), 20_000, 127.646),
         (TableBall(4, 4, 3), 20_000, 241.008),
+        (TableBall(3, 3, 3), 100_000, 64.571),
     ],
 )
 def test_known_second_moments(ball: NormBall, size: int, known: float) -> None:
@@ -234,7 +234,7 @@ def test_moments_in_closed_form(ball: NormBall) -> None:
 
 @pytest.mark.few(2)
 @pytest.mark.parametrize(
-    "ball", [PairBall(5), RowsBall((1, 6), (4, 4), 2), TableBall(3, 4, 2), TableBall(4, 4, 3)]
+    "ball", [PairBall(5), RowsBall((1, 6), (4, 4), 2), TableBall(4, 4, 3), TableBall(3, 4, 2)]
 )
 def test_the_spread_of_weighted_sums(ball: NormBall) -> None:
     points = ball.uniform(20_000, np.random.default_rng(17))

@@ -1,16 +1,14 @@
 """The ball of tables with both margins published: K = hull(S_2) or hull(S_3), three levels or more
 on both sides.
 
-Its norm by closed form (three rows), by facets (4 x 4) or by linear program (`knorm_polar`), and
-its uniform point by rejection from an l1 envelope; facets and second moments are known before
-anything is drawn. Exchanges of a table with one published side and two levels on a side have the
-ball of a table with one more row.
+Its norm by closed form (three rows) or by linear program (`knorm_polar`), and its uniform point by
+rejection from an l1 envelope; second moments are known before anything is drawn. Exchanges of a
+table with one published side and two levels on a side have the ball of a table with one more row.
 """
 
-import itertools
 import math
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 
 import numpy as np
 from numpy.random import Generator
@@ -22,33 +20,6 @@ from semidp.promise.mechanisms.knorm_polar import MARGIN, TablePolar, half_l1
 from semidp.promise.progress import Progress, silent
 from semidp.promise.schema.margins import Floats
 
-# One facet of each kind of the 4 x 4 balls: the upper left 3 x 3 cells of six times its normal,
-# whose last row and column are zero. Permutations of rows and columns, transposition and sign turn
-# these few into all 866 (a = 2) and 3818 (a = 3); a test proves that none is missing. Larger balls
-# have too many.
-KINDS = {
-    2: (
-        ((6, 0, 0), (0, 0, 0), (0, 0, 0)),
-        ((6, 6, 0), (0, 0, 0), (0, 0, 0)),
-        ((6, 6, 0), (6, 6, 0), (0, 0, 0)),
-        ((6, 0, 0), (0, 0, 0), (0, 0, -6)),
-        ((6, 6, 0), (6, 0, 0), (0, 0, 0)),
-        ((6, 6, 0), (6, 0, 0), (0, 0, -6)),
-        ((6, 3, 3), (3, 6, 0), (3, 0, -3)),
-    ),
-    3: (
-        ((6, 0, 0), (0, 0, 0), (0, 0, 0)),
-        ((6, 6, 0), (0, 0, 0), (0, 0, 0)),
-        ((6, 6, 0), (6, 6, 0), (0, 0, 0)),
-        ((3, 0, 0), (0, 3, 0), (0, 0, -3)),
-        ((4, 2, 0), (2, -2, -2), (0, -2, 0)),
-        ((4, 2, 2), (2, 4, 0), (2, 0, -2)),
-        ((4, 2, 0), (0, 0, -2), (2, -2, 0)),
-        ((4, 2, 2), (2, 0, -2), (0, 2, -2)),
-        ((2, 2, 4), (4, 0, 4), (2, -2, 0)),
-    ),
-}
-
 # A smooth fit to Monte Carlo runs like those of `benchmarks/knorm.py`, at 29 sizes (a = 2: up to 12
 # x 12 and 3 x 61) and 28 sizes (a = 3: up to 12 x 12 and 3 x 31): log(E||v||² / s) in powers of x =
 # 1/rows and y = 1/columns: 1, x+y, xy, x²+y², xy(x+y), x³+y³, x²y²
@@ -56,34 +27,6 @@ _COEFFICIENTS = {
     2: (3.5831, -2.3072, -7.5619, 2.9663, 21.2484, -3.9712, -55.236),
     3: (4.0489, 0.6753, -12.1659, -3.488, -1.8561, -2.2446, 57.7566),
 }
-
-
-@cache
-def facets(a: int) -> NDArray[np.float64]:
-    """Return the normals W of all facets ``<V, W> = 1`` of the 4 x 4 ball, with rows and columns
-    that sum to zero.
-
-    >>> facets(2).shape, facets(3).shape
-    ((866, 4, 4), (3818, 4, 4))
-    """
-    orders = np.array(list(itertools.permutations(range(4))))
-    balls = []
-    for kind in KINDS[a]:
-        # Sixteen times as large, the centering divides without remainder, and whole numbers show
-        # which normals are the same.
-        normal = np.pad(np.array(kind), (0, 1)) * 16
-        column_means = normal.sum(axis=0) // 4
-        row_means = normal.sum(axis=1, keepdims=True) // 4
-        normal = normal - column_means - row_means + normal.sum() // 16
-        row_orders = orders[:, None, :, None]
-        column_orders = orders[None, :, None, :]
-        for turned in (normal, normal.T, -normal, -normal.T):
-            permuted = turned[row_orders, column_orders]
-            balls.append(permuted.reshape(-1, 4, 4))
-    distinct = np.unique(np.concatenate(balls), axis=0)
-    result: NDArray[np.float64] = distinct / 96
-    result.flags.writeable = False
-    return result
 
 
 def table_moment(rows: int, columns: int, a: int) -> float:
@@ -225,11 +168,7 @@ class TableBall:
         return noise_moment / ((s + 1) * (s + 2))
 
     def _formula(self, points: Floats) -> Floats | None:
-        if self.rows == 3:
-            return _three_rows(points, self.a)
-        if self.shape == (4, 4):
-            return _largest_product(points, facets(self.a))
-        return None
+        return _three_rows(points, self.a) if self.rows == 3 else None
 
     def _proposals(self, generator: Generator) -> Floats:
         """Draw one batch from the envelope and return what passes every cheap necessary condition.
@@ -350,15 +289,3 @@ def _three_rows(points: Floats, a: int) -> Floats:
     low, median, high = np.sort(stacked, axis=0)
     ranges = (high - low).sum(axis=-1)
     return np.asarray((ranges + np.abs(median.sum(axis=-1))) / 2)
-
-
-def _largest_product(points: Floats, normals: Floats) -> Floats:
-    """Return ``max_W <V, W>`` over the normals W of all facets."""
-    flat = points.reshape(len(points), -1)
-    normals = normals.reshape(len(normals), -1)
-    values = np.empty(len(flat))
-    step = (1 << 22) // len(normals)  # keeps the products small enough for a processor's cache
-    for start in range(0, len(flat), step):
-        part = slice(start, start + step)
-        values[part] = (flat[part] @ normals.T).max(axis=1)
-    return values
