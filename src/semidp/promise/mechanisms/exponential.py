@@ -157,14 +157,10 @@ class RankSpace(SpaceByGroups):
     @property
     def _single_choice_norms(self) -> Norms:
         """The norms for one choice in each group."""
-        if self.exact_moves is not None:
-            return self.exact_moves.replaced_norms.multiply(self.adjacency.times)
         # a value that stays in its group and one that is swapped are the same change
-        if self.outcome.steps == 1:
+        if self.outcome.steps == 1 and self.exact_moves is None:
             return self.sums.norms
-        replaced = self.adjacency.replaced_values(self.counts)
-        squares = [k * k for k in replaced]
-        return Norms(sum(replaced), sum(squares), max(replaced, default=0))
+        return self.replaced_norms
 
     @property
     def naive(self) -> Norms:

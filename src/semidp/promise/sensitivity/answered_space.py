@@ -142,12 +142,7 @@ class AnsweredSpace(SpaceByGroups):
     @cached_property
     def norms(self) -> Norms:
         """Δ1, Δ2² and Δ∞."""
-        if self.exact_moves is not None:
-            once = self.exact_moves.replaced_norms.multiply(self.adjacency.times)
-        else:
-            replaced = self.adjacency.replaced_values(self.counts)
-            squares = sum(k * k for k in replaced)
-            once = Norms(sum(replaced), squares, max(replaced, default=0))
+        once = self.replaced_norms
         # The triangle has one upright side, and two that are equally long.
         side = 2 * self.half
         one = max(side, self.weight + self.half)

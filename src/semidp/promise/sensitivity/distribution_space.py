@@ -354,29 +354,25 @@ class DistributionSpace(SpaceByGroups):
     @cached_property
     def norms(self) -> Norms:
         """Δ1, Δ2² and Δ∞ of the differences."""
-        replaced = self.adjacency.replaced_values(self.counts)
-        if not any(replaced):
+        if not any(self.adjacency.replaced_values(self.counts)):
             return Norms(0, 0, 0)
         find = self.adjacency.by_kind(ball=self._ball_norms, exchange=self._exchange_norms)
-        return find(replaced)
+        return find()
 
-    def _ball_norms(self, replaced: list[int]) -> Norms:
+    def _ball_norms(self) -> Norms:
         """Each group sees so many values go as far as two values can be apart."""
-        longest = Placement(self.tree, ONE_PAIR, 2).cost
-        squares = sum(k * k for k in replaced)
-        return Norms(longest * sum(replaced), self.tree.farthest * squares, 2 * max(replaced))
+        longest, counts = Placement(self.tree, ONE_PAIR, 2).cost, self.replaced_norms
+        return Norms(longest * counts.l1, self.tree.farthest * counts.l2_squared, 2 * counts.linf)
 
-    def _exchange_norms(self, replaced: list[int]) -> Norms:
+    def _exchange_norms(self) -> Norms:
         """Three values tie the groups: of the person before and after, and of the carrier."""
-        moves = self.exact_moves
-        if moves is not None:
-            longest = Placement(self.tree, ONE_PAIR, 2).cost
-            counts = moves.replaced_norms
-            square = moves.largest_square(self.tree.gram, self.tree.farthest)
-            once = Norms(longest * counts.l1, square, 2 * counts.linf)
-            return once.multiply(self.adjacency.times)
+        times = self.adjacency.times
+        if self.exact_moves is not None:
+            replaced = self._ball_norms()
+            square = self.exact_moves.largest_square(self.tree.gram, self.tree.farthest)
+            return Norms(replaced.l1, times**2 * square, replaced.linf)
         once = Norms(self.place_exchange(2).cost, self.place_exchange(4).cost, 2)
-        return once.multiply(self.adjacency.times)
+        return once.multiply(times)
 
     def place_exchange(self, parted: int) -> Placement:
         """Where the three values of an exchange are farthest apart."""

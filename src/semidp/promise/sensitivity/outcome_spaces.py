@@ -204,10 +204,7 @@ class SumSpace(GroupedSpace):
             return self.exact_moves.sum_norms.multiply(self.adjacency.times)
         # One move is the worst in all three norms (see the class), so none of them needs its own
         # search.
-        move = self.largest_sum_change
-        changes = np.abs(move[move != 0]).tolist()
-        once = Norms(sum(changes), sum(k * k for k in changes), max(changes, default=0))
-        return once.multiply(self.outcome.steps)
+        return Norms.from_changes(self.largest_sum_change.tolist()).multiply(self.outcome.steps)
 
     @property
     def exact(self) -> bool:
@@ -417,6 +414,13 @@ class SpaceByGroups(GroupedSpace):
     def sizes(self) -> Counts:
         """The published sizes of all groups, set after set."""
         return np.concatenate([counts.ravel() for counts in self.counts])
+
+    @cached_property
+    def replaced_norms(self) -> Norms:
+        """Σ k_g, Σ k_g² and the largest k_g: how many values are replaced in each group."""
+        if self.exact_moves is not None:
+            return self.exact_moves.replaced_norms.multiply(self.adjacency.times)
+        return Norms.from_changes(self.adjacency.replaced_values(self.counts))
 
 
 def outcome_datasets(dataspace: Datasets, adjacency: Adjacency) -> Dataspace:

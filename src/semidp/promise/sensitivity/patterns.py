@@ -58,6 +58,16 @@ class Norms:
         l2_squared = (sizes * sizes).sum(axis=1).max(initial=0)
         return cls(int(l1), int(l2_squared), int(sizes.max(initial=0)))
 
+    @classmethod
+    def from_changes(cls, changes: Sequence[int]) -> "Norms":
+        """Return the norms of one vector, in whole numbers without a limit.
+
+        >>> Norms.from_changes([2, -1])
+        Norms(l1=3, l2_squared=5, linf=2)
+        """
+        sizes = [abs(change) for change in changes]
+        return cls(sum(sizes), sum(size * size for size in sizes), max(sizes, default=0))
+
     def multiply(self, factor: int) -> "Norms":
         """Return the norms of the space with every element multiplied by `factor`."""
         return Norms(factor * self.l1, factor**2 * self.l2_squared, factor * self.linf)
