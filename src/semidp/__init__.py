@@ -1,8 +1,8 @@
 """Differential privacy with invariants: publish some statistics exactly and the rest with noise.
 
-`run` carries out a `Plan` and returns a `Release` with its `Guarantee`; docs/how_it_works.md says
-what flows where. More is in the floors `promise`, `publish`, `inference` and `assess`;
-`applications` has the paper's figures.
+`run` executes a `Plan` and returns a `Release` with its `Guarantee`; docs/how_it_works.md follows
+the data. The floors `promise`, `publish`, `inference` and `assess` hold the rest; `applications`
+has the paper's figures.
 """
 
 import semidp._startup  # noqa: F401 - before everything else that is imported
@@ -110,12 +110,12 @@ _ELSEWHERE = {
 
 
 def __dir__() -> list[str]:
-    """List what is public here, and the floors that hold the rest."""
+    """List the public names, and the floors that hold the rest."""
     return sorted([*__all__, "assess", "inference", "promise", "publish"])
 
 
 def __getattr__(name: str) -> object:
-    """Say where a name is that is not here."""
+    """Point to the module that has a name that is missing here."""
     from semidp.errors import did_you_mean
 
     place = _ELSEWHERE.get(name)

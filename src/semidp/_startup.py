@@ -1,9 +1,8 @@
-"""An interrupt while the command line is still being loaded ends it with exit code 130 and one
+"""An interrupt while the command line is still loading ends it with exit code 130 and one
 line.
 
-Libraries turn an interrupt in the middle of their import into errors of their own, and those end
-with code 1. This is imported before all of them. If semidp is imported as a library, nothing is
-changed.
+Libraries turn an interrupt during their import into errors of their own, which end with code 1.
+This module is imported before all of them. If semidp is imported as a library, nothing changes.
 """
 
 import contextlib

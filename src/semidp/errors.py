@@ -14,7 +14,7 @@
 A message is one sentence that says what was given, what is legal and what to do next. It never
 holds a confidential count or a data value. A setting is marked, as in ``⟨most⟩`` or ``⟨read_as
 age=text⟩``: Python calls it ``most=``. The command line calls it ``--most``, or ``--set most=``
-if it is no option; it adds the options that mend the error, and exits with code 2.
+if it is not an option; it adds the options that fix the error, and exits with code 2.
 """
 
 import difflib
@@ -25,7 +25,7 @@ _LONGEST_WORD = 100  # difflib takes minutes for a word of 100,000 letters
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return a question that names what is spelled most alike; nothing if nothing is.
+    """Return a question that names the closest spelling; nothing if none is close.
 
     >>> did_you_mean("invariant", ["invariants", "id"]), did_you_mean("x", ["invariants"])
     (" (did you mean 'invariants'?)", '')
@@ -41,7 +41,7 @@ _SETTING = re.compile("⟨([a-z_]+)(?: ([^⟩]*))?⟩")
 
 
 def write_settings(message: str, write: Callable[[str, str | None], str]) -> str:
-    """Return a message with its settings in the words of one door.
+    """Return a message with its settings in the words of one front end.
 
     >>> write_settings("give a larger ⟨most⟩", lambda name, value: f"--{name}")
     'give a larger --most'
@@ -50,7 +50,7 @@ def write_settings(message: str, write: Callable[[str, str | None], str]) -> str
 
 
 def name_keywords(message: str) -> str:
-    """Return a message with its settings as keywords of Python.
+    """Return a message with its settings as Python keywords.
 
     >>> name_keywords("give a larger ⟨most⟩, or ⟨read_as age=text⟩")
     "give a larger most=, or read_as={'age': 'text'}"
@@ -87,7 +87,7 @@ _KEYWORDS = {
 class SemidpError(Exception):
     """Base of every error raised on purpose by semidp.
 
-    `message` is the sentence with its settings marked, for whoever puts it into another error.
+    `message` is the sentence with its settings marked, for use in another error.
     `needs` says in a word what is missing and `names` what it is missing for, so a front end
     can name its options.
 
@@ -122,8 +122,8 @@ class DataError(InputError):
 
 
 class Occupied(InputError):
-    """What is at the place to write may not be lost; `replaceable` says that the caller may agree
-    to replace it.
+    """The destination holds something that may not be lost; `replaceable` says whether the caller
+    may agree to replace it.
     """
 
     def __init__(self, message: str, *, replaceable: bool = False) -> None:
@@ -132,7 +132,7 @@ class Occupied(InputError):
 
 
 class AdjacencyUnknown(SemidpError):
-    """The semi-adjacent parameter a(t) cannot be computed here; the caller must pass `a`."""
+    """The semi-adjacent parameter a(t) cannot be computed; the caller must pass `a`."""
 
 
 class Refused(SemidpError):

@@ -1,5 +1,5 @@
-"""The front door: one call from records to a release, and one that says what an existing release
-guarantees.
+"""The front door: one call from records to a release, and one for the guarantee of an existing
+release.
 
 `table`, `mean` and the other functions make requests without a budget; `release` divides one budget
 among them. A tuple of names is one joint margin, a list holds several margins:
@@ -99,7 +99,7 @@ def table(
 
 
 def each(*groups: str | Sequence[str]) -> tuple[Margin, ...]:
-    """Name several sets of groups, each of which a statistic is published for.
+    """Name several sets of groups, to publish a statistic for each.
 
     >>> mean("income", by=each("region", ["region", "sex"]), bounds=(0, 200_000)).by
     (Margin('region'), Margin('region', 'sex'))
@@ -125,9 +125,9 @@ def mean(
         The private column: numbers, clipped to the bounds and rounded to the grid record by record.
     by
         The groups: a feature, or several that are crossed, as in ``["region", "sex"]``. `each`
-        names several sets of groups. Everyone is one group if it is left out.
+        names several sets of groups. Without it, everyone is one group.
     bounds
-        The least and the greatest value. They are declared, never read from the data.
+        The smallest and the largest value. They are declared, never read from the data.
     steps
         How many steps of the grid lie between the bounds (default: a fine grid, with every whole
         number on it if the bounds are whole).
@@ -174,8 +174,8 @@ def proportion(
     confidence: Confidence | None = None,
     name: str | None = None,
 ) -> GroupRequest:
-    """Ask for the proportion of ones in a private column of zeros and ones, by groups; "ok=Y" is
-    that of Y in ok.
+    """Ask for the proportion of ones in a private column of zeros and ones, by groups; "ok=Y" asks
+    for that of Y in ok.
 
     >>> proportion("cured", by="ward").name
     'proportion-cured'
@@ -195,11 +195,11 @@ def median(
     mechanism: str = AUTO,
     name: str | None = None,
 ) -> QuantileRequest:
-    """Ask for the median of a private column by groups; `level` adds an interval of the same
+    """Ask for the median of a private column by groups; `level` adds an interval from the same
     budget.
 
-    The mechanism is ``selection``, ``distribution``, or ``auto`` for whichever is better by public
-    numbers.
+    The mechanism is ``selection``, ``distribution``, or ``auto`` for the better one, judged by
+    public numbers.
 
     >>> median("income", by="region", bounds=(0, 200_000)).probabilities
     (Fraction(1, 2),)
@@ -230,7 +230,7 @@ def quantile(
     mechanism: str = AUTO,
     name: str | None = None,
 ) -> QuantileRequest:
-    """Ask for quantiles of a private column by groups, such as the tenth and the ninth tenth; see
+    """Ask for quantiles of a private column by groups, such as the first and the last decile; see
     `median`.
 
     >>> quantile("income", 0.1, 0.9, by="region", bounds=(0, 200_000)).name
@@ -263,9 +263,9 @@ def distribution(
     """Ask for the whole distribution of a private column by groups, with a band and intervals at
     one cost.
 
-    `quantiles`, and shares below `lines`, are listed. Records are cut exactly at the lines: one
-    whose value is a line is not below it. The result answers all other quantiles and lines at no
-    further cost. For a median alone `median` is closer.
+    `quantiles`, and shares below `lines`, are listed. Records are cut exactly at the lines: a value
+    on a line is not below it. The result answers all other quantiles and lines at no further cost.
+    For a median alone `median` is more accurate.
 
     >>> distribution("income", by="region", bounds=(0, 200_000), lines=[20_000]).files
     ('distribution-income.csv', 'distribution-income-quantiles.csv')
@@ -614,9 +614,10 @@ def microdata(
     randomness: Randomness | None = None,
     **settings: Any,
 ) -> Release:
-    """Publish what records are made from: columns with many levels, then all pairs on bins.
+    """Publish the tables that synthetic records are made from: columns with many levels, then all
+    pairs on bins.
 
-    It is one release with one guarantee. Its `records` are synthetic microdata with every exact
+    This is one release with one guarantee. Its `records` are synthetic microdata with every exact
     total, and `save_records` writes them.
 
     Parameters
@@ -628,11 +629,11 @@ def microdata(
     exact, epsilon, delta, rho, mu
         As for `release`; no pure epsilon.
     ordered
-        Columns whose levels are in order, besides numeric bins and dates.
+        Columns with ordered levels, besides numeric bins and dates.
     target
         Columns whose pairs get less noise than others.
     rules
-        What holds in every record: ``"retired implies age >= 50"``, ``"start <= end"``.
+        Rules that hold in every record: ``"retired implies age >= 50"``, ``"start <= end"``.
     randomness
         As for `release`.
     settings
@@ -675,24 +676,24 @@ def run(
     *,
     partition: str | None = None,
 ) -> Release:
-    """Carry out a plan: prepare, account, measure, publish.
+    """Execute a plan: prepare, account, measure, publish.
 
-    By parts, every table is measured at the partition's depth and above first, and exact totals
+    By parts, every table is first measured at the partition's depth and above, and exact totals
     that cross parts are divided there. Below it each part is measured and fitted from its own
-    records and from public numbers. The measurement is that of all tables in one piece, so the
-    guarantee is too.
+    records and from public numbers. The measurement is that of all tables in one piece, and so is
+    the guarantee.
 
     Parameters
     ----------
     plan
         What to publish exactly and what with noise. Every request needs a budget, or target errors.
-        By parts, what is not a table is carried out in one piece next to the parts.
+        By parts, whatever is not a table is run in one piece next to the parts.
     data
-        A `Source`, or what `open_source` takes: a path, a data frame, an Ibis table. Of a source on
-        Spark, the parts are carried out by its executors.
+        A `Source`, or what `open_source` takes: a path, a data frame, an Ibis table. If the source
+        is on Spark, its executors run the parts.
     options
-        How: the ledger, the folder to write, and so on. A source of random words alone stands for
-        options with it.
+        The ledger, the output folder, and so on. A source of random words alone stands for options
+        with it.
     partition
         A depth of a nested feature, with a finer one in the tables: release part by part, into the
         folder `out` of the options.
@@ -700,8 +701,8 @@ def run(
     Returns
     -------
     Release
-        What may be published; nothing in it is confidential beyond what the plan publishes exactly.
-        By parts it holds the tables at the cut; those of a part are read by `Release.part`.
+        The release; nothing in it is confidential beyond what the plan publishes exactly. By parts
+        it holds the tables at the cut; `Release.part` reads those of a part.
 
     Examples
     --------
@@ -741,20 +742,20 @@ def combine(*releases: Release | Path | str) -> Release:
 
     A table w with noise of variance σ² per cell measures every residual d below it with variance
     ``σ² Π n_i`` over the features of w that d lacks; tables that share a budget measure residuals
-    themselves. The estimate of a residual is the average of what was measured, weighted by
+    themselves. The estimate of a residual is the average of its measurements, weighted by
     precision, and exact totals have infinite precision (nested features: one pass up the tree, one
     down; ghazi2026denoising). No cell has a larger variance than in the better release. Linked
-    members and units are averaged each by themselves and made to agree once; distributions of one
-    outcome are averaged difference by difference. The guarantee is that of all releases together,
-    each recomputed for all exact totals; where they do not add up, none is stated. Whether the
-    releases are of the same records cannot be checked beyond the number of records, the levels and
-    the exact totals.
+    members and units are averaged separately and then made to agree; distributions of one outcome
+    are averaged difference by difference. The guarantee is that of all releases together, each
+    recomputed for all exact totals; if they do not add up, none is stated. Whether the releases are
+    of the same records can be checked only by the number of records, the levels and the exact
+    totals.
 
     Parameters
     ----------
     releases
-        At least two releases, or folders of releases. In the place of a combination stand the
-        releases that it is of.
+        At least two releases, or folders of releases. A combination counts as the releases that
+        it combines.
 
     Examples
     --------
@@ -781,10 +782,11 @@ def change(
 ) -> Changes:
     """Say what changed from one release to the next, with the noise of both.
 
-    The noise of two releases is independent, so the law of a difference is the convolution of
-    two known laws: an interval is ``(y - x) ± h`` with ``P(|N_y - N_x| <= h) >= level``. A ratio
-    has the quotients of two intervals of level (1 + level)/2. What is exact in both periods has an
-    exact difference. It is about the records of the periods, and costs no privacy.
+    The noise of two releases is independent, so the distribution of a difference is the convolution
+    of two known ones: an interval is ``(y - x) ± h`` with ``P(|N_y - N_x| <= h) >= level``. The
+    interval of a ratio divides two intervals of level (1 + level)/2. What is exact in both periods
+    has an exact difference. All intervals are about the records of the periods, and cost no
+    privacy.
 
     Parameters
     ----------
@@ -793,7 +795,7 @@ def change(
     names
         What the periods are called (default: their own names).
     level
-        How often each interval holds the change.
+        How often each interval covers the change.
 
     Examples
     --------
@@ -826,12 +828,12 @@ def what_holds(
     most: int | None = None,
     stated_for: OneRecord | Literal["replace", "add-remove"] = "replace",
 ) -> Guarantee:
-    """Say what an ordinary release really guarantees once some totals are published exactly next to
-    it.
+    """Say what an ordinary release really guarantees when some totals are published
+    exactly.
 
     A mechanism that promises f for one replaced record keeps ``f∘…∘f`` (a times) for the a records
     that must change together under the exact totals; if it promises f for one record added or
-    removed, 2a times. Under exchange it keeps that for the records which one exchange changes.
+    removed, 2a times. Under exchange the same holds for the records that one exchange changes.
 
     Parameters
     ----------
@@ -843,10 +845,10 @@ def what_holds(
     adjacency
         Which datasets are compared, as for `release`.
     id, most
-        What a person is called and how many records one may have, where that is not one.
+        What a person is called, and how many records a person may have, if more than one.
     stated_for
-        What the release promises it for: one record that is replaced, or ``"add-remove"`` as in
-        OpenDP, Tumult and MST, where each replacement counts twice.
+        The change that the release's promise is for: one replaced record, or ``"add-remove"`` as
+        in OpenDP, Tumult and MST, where each replacement counts twice.
 
     Examples
     --------
@@ -893,31 +895,31 @@ def disclosure(
     seconds: float | None = 60,
     most: int = 1_000,
 ) -> Disclosure:
-    """Say what exact numbers give away by themselves, without any noisy number.
+    """Say what exact numbers reveal by themselves, without any noisy number.
 
     Parameters
     ----------
     data, exact
-        Data, and the margins that are published exactly: these are read, and nothing else.
+        Data, and the margins that are published exactly: only these are read.
     totals
         Exact totals without data: ``{"sex": {"f": 3, "m": 2}}``, as in `what_holds`.
     tables, rules, total
-        CSV files of published tables, how their suppressed and rounded cells are read, and the word
+        CSV files of published tables, how to read their suppressed and rounded cells, and the word
         for totals among their levels.
     cells
         Cells to answer for: ``{"ward": "A", "diagnosis": "hiv"}``.
     known
-        A CSV file of whole records that an attacker knows. What is said is about all others.
+        A CSV file of whole records that an attacker knows. The statements are about all others.
     insiders
-        The largest coalition of members of a group that is looked at.
+        The largest coalition of members of a group to consider.
     percent
         How close a hidden cell must be known to count as recovered.
     levels, bins, null_level, nest, schema, where, count
         As for `release`.
     seconds
-        The time for programs; what is not settled then is marked. None: no limit.
+        The time limit for programs; whatever is not settled by then is marked. None: no limit.
     most
-        How many statements are listed.
+        The largest number of statements to list.
 
     Examples
     --------
@@ -962,7 +964,7 @@ def disclosure(
 
 
 def _build_dataspace(totals: Mapping[Names, Mapping[Any, int]]) -> Dataspace:
-    """Return the dataspace of exact totals that are written as dictionaries."""
+    """Return the dataspace of exact totals given as dictionaries."""
     if not totals:
         raise InputError("name at least one exact total, such as exact={'sex': {'f': 3, 'm': 2}}")
     tables = []

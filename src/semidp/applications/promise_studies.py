@@ -383,7 +383,7 @@ TITLES = {
 
 
 def blocks(q: int, unpublished: bool) -> Dataspace:
-    """Return q features with exact totals, three levels each, and where asked one that nobody
+    """Return q features with exact totals, three levels each, and if asked one that nobody
     publishes.
 
     >>> blocks(2, unpublished=True).schema.names

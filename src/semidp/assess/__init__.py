@@ -1,14 +1,14 @@
-"""What any release guarantees or gives away, ours or another tool's.
+"""What any release guarantees or reveals, ours or another tool's.
 
-An audit is an empirical check of a claimed guarantee. `attack` is the page to read first: it
+An audit is an empirical check of a claimed guarantee. Read `attack` first: it
 attacks a mechanism on a pair of tables (`attacked_pairs`) with `scores`, and `attack_bounds` says
 what the counts prove. `foreign` audits samples, functions and odds-ratio tests.
 
 `privacy_functions` holds the privacy function of any tool; `opendp` reads the measurements of
 OpenDP (the extra ``opendp``), `events` those of dp-accounting. `swapping` and
-`cell_keys` put what statistical offices do without noise, or with noise by keys, on the same ruler;
-`swap_laws` and `distinguishing` hold the laws. `disclosure` says what exact numbers give away by
-themselves.
+`cell_keys` measure what statistical offices do without noise, or with noise by keys, in the same
+terms; `swap_laws` and `distinguishing` hold the probabilities. `disclosure` says what exact numbers
+reveal by themselves.
 """
 
 from semidp.assess import opendp

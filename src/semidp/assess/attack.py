@@ -171,7 +171,7 @@ class Audit:
         return max(point.epsilon() for point in self.points)
 
     def plot(self, axes: Any = None) -> Any:
-        """Draw the attacks next to the claimed curve, on matplotlib axes where given; return the
+        """Draw the attacks next to the claimed curve, on matplotlib axes if given; return the
         figure.
         """
         return audit_plot(self.claim, self.points, axes=axes)

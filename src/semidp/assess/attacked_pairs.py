@@ -631,7 +631,7 @@ def _(mechanism: ExponentialMechanism, space: QuerySpace) -> Pair:
 
 
 def _refuse_fixed(space: QuerySpace) -> None:
-    """Refuse to look for a pair where there is none."""
+    """Refuse to look for a pair if there is none."""
     if space.is_zero:
         raise Refused(
             "the published totals fix this table, so that there is no second table to compare it"

@@ -542,7 +542,7 @@ def _compose_all(
     """Return the curve of all mixtures and of all curves together, each as often as it says."""
     mixed = [(mixture, count) for mixture, count in parts if count and not mixture.is_trivial]
     kept = [(curve, count) for curve, count in curves if count and not curve.is_trivial]
-    # A grid of losses would forget what else is known of a curve, such as its exact mu.
+    # A grid of losses would forget what else is known about a curve, such as its exact mu.
     if not mixed and sum(count for _, count in kept) <= _FEW:
         return compose(*(curve for curve, count in kept for _ in range(count)))
     reaches = [mixture.reach for mixture, _ in mixed]

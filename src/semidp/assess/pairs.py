@@ -152,7 +152,7 @@ def _(mechanism: ExponentialMechanism, first: NDArray[np.int64], second: NDArray
 def _find_quantiles(
     mechanism: ExponentialMechanism, histograms: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Return the value of the rank that each choice looks for, 0 or the last step where there is
+    """Return the value of the rank that each choice looks for, 0 or the last step if there is
     none.
     """
     ranks = mechanism.rank_space.ranks(mechanism.rate)

@@ -49,7 +49,7 @@ _MOST_CELLS = 200  # cells that are attacked
 
 @frozen
 class StratumLoss:
-    """What is known of one stratum.
+    """What is known about one stratum.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ class SwapAssessment:
     swap
         How records are swapped.
     strata
-        What is known of each distinct stratum, worst first.
+        What is known about each distinct stratum, worst first.
     fixed
         How many strata have nothing to hide, because their totals give them away.
     largest

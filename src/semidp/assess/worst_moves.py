@@ -134,7 +134,7 @@ def _exchange_person(space: DistributionSpace, change: Counts) -> None:
         by_size = np.argsort(-space.sizes[part], kind="stable")
         largest = part.start + by_size[:2]
         inhabited = [group for group in largest.tolist() if space.sizes[group]]
-        # The person leaves one group and enters another; where there is one, the value changes
+        # The person leaves one group and enters another; if there is one, the value changes
         # in place.
         replaced = [(person, carrier), (carrier, after)]
         if len(inhabited) == 1:

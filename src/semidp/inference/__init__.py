@@ -1,8 +1,8 @@
 """Questions to a release, at no cost in privacy: tests, intervals, models, synthetic records.
 
-`Release.test`, `Release.interval`, `Release.intervals` and `Release.records` ask them; the values
-that they return are named here. The chains of a posterior, and when they have mixed, are in
-`markov`.
+`Release.test`, `Release.interval`, `Release.intervals` and `Release.records` ask them; this module
+exports the values that they return. The chains of a posterior, and the test that they have mixed,
+are in `markov`.
 """
 
 from semidp.inference.answers import linear_interval, mover_difference, ratio_interval

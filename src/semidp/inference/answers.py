@@ -505,7 +505,7 @@ def normal_interval(
     level: float,
     covers: Covers,
 ) -> IntervalEstimate:
-    """Return the normal interval of a difference, and its p-value with the error that it has where
+    """Return the normal interval of a difference, and its p-value with the error that it has if
     there is none.
     """
     half = _normal(level) * error

@@ -2,13 +2,13 @@
 
 States are estimated one after the other or side by side in processes of their own; what each says
 is added up, as the noise of different states is independent. If the files of the nation are
-used, every state is read twice: what each says of itself goes up first, and what is known of it
+used, every state is read twice: what each says of itself goes up first, and what is known about it
 from everything comes down.
 
 What a tree says of its root is small (`RootKnowledge`). The roots of all trees and what was
-measured of their sum make a tree of two depths (`Regions`), which says what is known of every root
-from everything. With that in the place of its root a tree is estimated as if it were alone. A sum
-over several trees has the variance that is left given the roots, tree by tree, and that of the
+measured of their sum make a tree of two depths (`Regions`), which says what is known about every
+root from everything. With that in the place of its root a tree is estimated as if it were alone. A
+sum over several trees has the variance that is left given the roots, tree by tree, and that of the
 weights that it has on the roots, from the two depths.
 """
 
@@ -73,7 +73,7 @@ from semidp.publish.written_values import check_level
 
 @frozen(eq=False)
 class RootKnowledge:
-    """What is known of the root of one tree: a mean and a covariance for each class.
+    """What is known about the root of one tree: a mean and a covariance for each class.
 
     Parameters
     ----------
@@ -141,7 +141,7 @@ class RootKnowledge:
 def estimate_from_root(
     measurements: Measurements, classes: Classes, root: RootKnowledge
 ) -> Estimate:
-    """Return the estimate of a tree, where more is known of its root than the tree says.
+    """Return the estimate of a tree, where more is known about its root than the tree says.
 
     `Estimate.influences` are those of the tree alone, and not to be asked here.
     """
@@ -183,7 +183,7 @@ class Regions:
     def from_roots(
         cls, roots: Sequence[RootKnowledge], observed: Sequence[Observed], classes: Classes
     ) -> "Regions":
-        """Bring together what is known of every root with what was measured of their sum.
+        """Bring together what is known about every root with what was measured of their sum.
 
         Parameters
         ----------
@@ -211,7 +211,7 @@ class Regions:
         return cls(classes, places, depths, tuple(root.possible for root in roots))
 
     def root(self, number: int) -> RootKnowledge:
-        """What is known of one root from everything."""
+        """What is known about one root from everything."""
         level = self.depths[1]
         group, place = int(level.group_of[number]), int(level.place_of[number])
         cells = level.groups[group].cells
@@ -320,14 +320,14 @@ class Nation:
 
     @classmethod
     def from_states(cls, folder: str, known: Mapping[str, Mapping[str, Any]]) -> "Nation":
-        """Bring together what is known of every state, by its two digits, and the nation's
+        """Bring together what is known about every state, by its two digits, and the nation's
         files.
         """
         roots = [RootKnowledge.from_json(value) for value in known.values()]
         return cls(tuple(known), Regions.from_roots(roots, read_nation(folder), CLASSES))
 
     def root(self, state: str) -> RootKnowledge:
-        """What is known of one state from everything."""
+        """What is known about one state from everything."""
         return self.regions.root(self.states.index(state))
 
     def add_states(self, parts: Mapping[str, Mapping[str, Any]], cells: Floats) -> AreaSums:
@@ -596,7 +596,7 @@ def _state_result(
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """What one state says of the areas, and the tables of its places by level.
 
-    `root` is what is known of the state from everything, where the nation is used.
+    `root` is what is known about the state from everything, where the nation is used.
     """
     total = task.totals.get(state)
     if root is None:

@@ -48,7 +48,7 @@ class Association(Encodable):
     Parameters
     ----------
     rows, columns, strata
-        The features: independent are rows and columns, given the strata where there are any.
+        The features: independent are rows and columns, given the strata if there are any.
     ordered
         The ordered features, with the scores of their levels.
     pooled
@@ -58,7 +58,7 @@ class Association(Encodable):
     method
         What the statistic is called, and why it was chosen.
     statistic
-        ``z²`` where there is one degree of freedom, else a quadratic form of as many.
+        ``z²`` if there is one degree of freedom, else a quadratic form of as many.
     degrees
         Degrees of freedom: the mean of the statistic under independence.
     z
@@ -212,7 +212,7 @@ def score_test(
     draws: int,
     randomness: Randomness,
 ) -> tuple[float, int, float | None, float]:
-    """Return the statistic, its degrees of freedom, the signed root where there is one, and the
+    """Return the statistic, its degrees of freedom, the signed root if there is one, and the
     p-value.
 
     The published and the simulated statistics are exchangeable under independence, so the
@@ -362,7 +362,7 @@ class AssociationQuestion:
         return self._answer(*tested, draws)
 
     def try_totals(self, draws: int, randomness: Randomness) -> Independence | Association:
-        """Test with noisy totals: every plausible total is tried where there are few, else all are
+        """Test with noisy totals: every plausible total is tried if there are few, else all are
         bounded at once.
         """
         asked = self.asked

@@ -201,7 +201,7 @@ class CellBounds:
 
 
 def _orders(views: Sequence[View]) -> list[Sequence[View]]:
-    """Return orders in which margins are put together: a junction order where there is one, which
+    """Return orders in which margins are put together: a junction order if there is one, which
     is the best.
 
     Else every few of them, in every order: bounds that are valid, not sharp.

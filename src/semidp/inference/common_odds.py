@@ -295,7 +295,7 @@ class NoisyOdds:
 _HALVINGS = 24  # of the distance to it: five digits
 _TIED = 1e-9  # relative: equal sums may differ in their last digits
 _MOST_DRAWN = 5 * 10**6  # uniform numbers that are held at once
-_FEWEST = 199  # draws, where there are many strata
+_FEWEST = 199  # draws, if there are many strata
 _ALL_REJECTED = "Every odds ratio is rejected: the noise put the sum beyond all tables."
 
 
@@ -513,7 +513,7 @@ def common_odds_ratio(
         return _by_model(release, bounded) if is_open else bounded
     source = SystemRandomness() if randomness is None else randomness
     if draws is None:
-        # Fewer tables where there are many strata: the interval is valid for any number.
+        # Fewer tables if there are many strata: the interval is valid for any number.
         most = max(_FEWEST, _MOST_DRAWN // asked.shape[2])
         draws = min(asked.measured.draws, most)
     check_draws(draws)

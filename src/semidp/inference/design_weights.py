@@ -154,7 +154,7 @@ class _StratifiedSample:
     def variance(self, spread: Floats) -> float:
         """Sampling variance of a total, from the variance of the outcome in each stratum."""
         share = 1 - self.sampled / self.population
-        # where everybody is in the data, whatever is known of their spread
+        # where everybody is in the data, whatever is known about their spread
         sampled = np.where(share > 0, spread, 0.0) / self.sampled
         return float((self.population**2 * share * sampled).sum())
 

@@ -202,7 +202,7 @@ class Independence(Encodable):
     Parameters
     ----------
     rows, columns, strata
-        The features: independent are rows and columns, given the strata where there are any.
+        The features: independent are rows and columns, given the strata if there are any.
     table, noise
         Which published table was tested, and the law of its noise.
     statistic
@@ -330,7 +330,7 @@ def check_draws(draws: int) -> None:
 
 _MOST_TOTALS = 4000  # combinations of totals that are tried
 _MOST_LISTED = 50_000  # before impossible ones are left out
-_MOST_DRAWS = 999  # tables for each combination, where there are many
+_MOST_DRAWS = 999  # tables for each combination, if there are many
 
 
 @dataclass(frozen=True)
@@ -459,7 +459,7 @@ class TriedTotals:
     statistic
         For the totals with the largest p-value.
     z
-        The sum of scores for these, where there is one.
+        The sum of scores for these, if there is one.
     p_value, draws
         The largest p-value plus `MISS`, and how many tables were simulated for each total.
     note

@@ -565,7 +565,7 @@ class Chains:
 
     @cached_property
     def price(self) -> float:
-        """What a negative count costs: more where there are many cells that may be negative at the
+        """What a negative count costs: more if there are many cells that may be negative at the
         same time.
         """
         return 0.5 + math.log(math.prod(self.shape)) / 2

@@ -30,7 +30,7 @@ Floats = NDArray[np.float64]
 
 _BLOCK = 4_000_000  # numbers that are drawn at once
 _DRAWS = 4000  # of noise without terms, for half-widths
-_NOTHING = 1e-12  # a weight that floating point has left where there is none
+_NOTHING = 1e-12  # a weight that floating point has left if there is none
 _FIXED = 1e-9  # of the noise in its cells: what is left of the error of a sum that totals fix
 
 

@@ -206,7 +206,7 @@ def every_pair(
     ordered
         Features with ordered levels, as in `Release.test`.
     draws, randomness
-        As in `Release.test`; more draws where there are many pairs.
+        As in `Release.test`; more draws if there are many pairs.
 
     Examples
     --------

@@ -149,7 +149,7 @@ class NoisyRates:
         both = noise[2]
         determinant = np.maximum(v1 * v2 - both**2, 1e-300)
         d1, d2 = m1 * slope, m2
-        # The contrast (d2, -d1) is what the second rate leaves free: one degree, also where that
+        # The contrast (d2, -d1) is what the second rate leaves free: one degree, even if that
         # rate ends at 0 or 1.
         contrast = d2 * r1 - d1 * r2
         spread = d2**2 * v1 - 2 * d1 * d2 * both + d1**2 * v2

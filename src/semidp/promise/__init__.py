@@ -1,8 +1,8 @@
 """What is claimed, and the noise that keeps the claim.
 
-`schema` and `spaces` say what is public and which datasets are compared, `sensitivity` how far they
-lie apart, `tradeoff` and `guarantee` what is claimed of them. `noise` and `mechanisms` keep it;
-`accounting` adds it up.
+`schema` and `spaces` say what is public and which datasets are compared, `sensitivity` how far
+apart these lie, `tradeoff` and `guarantee` what is claimed about them. `noise` and `mechanisms`
+keep the claim; `accounting` adds claims up.
 """
 
 from semidp.promise.accounting.periods import Attendance

@@ -1,7 +1,7 @@
 """Numbers with proven error bounds: ball arithmetic (python-flint) and the rounding of its results.
 
-A ball holds a real number and a bound on its error, so its upper end is never below the truth. What
-is computed lives with the tradeoff functions; nothing here knows about privacy.
+A ball holds a real number and a bound on its error, so its upper end is never below the truth. The
+callers are the tradeoff functions; nothing here knows about privacy.
 """
 
 import math
@@ -30,17 +30,17 @@ def _new_lock() -> None:
     _turn = threading.RLock()
 
 
-# A thread that holds the lock does not exist in a forked child, which would wait for it for ever.
+# A thread that holds the lock does not exist in a forked child, which would wait for it forever.
 run_after_fork(_new_lock)
 
 
 @contextmanager
 def precision(bits: int) -> Iterator[None]:
-    """Work with `bits` bits inside the block; flint keeps one precision for all threads, hence the
+    """Work with `bits` bits inside the block; flint has one precision for all threads, hence the
     lock.
 
     Every change of precision in the package goes through here: a sampler's error bounds read the
-    precision in force.
+    current precision.
 
     >>> with precision(64):
     ...     bool(ball(Fraction(1, 3)) * 3 == 1)
@@ -70,7 +70,7 @@ def ball(x: Fraction | int | float) -> RealBall:
 
 
 def sharp(compute: Callable[[], RealBall]) -> RealBall:
-    """Evaluate `compute` at rising precision until its result is known to 60 bits.
+    """Evaluate `compute` at increasing precision until its result is known to 60 bits.
 
     >>> sharp(lambda: ball(10**40) + 1 - ball(10**40))
     1.00000000000000
@@ -124,12 +124,11 @@ def round_ball_down(x: RealBall) -> float:
 
 
 def least(holds: Callable[[float], bool]) -> float:
-    """Return a float that is nearly the least where `holds` is true: it is false one part in 2^48
-    below.
+    """Return nearly the least float at which `holds` is true: one part in 2^48 below it is
+    false.
 
-    `holds` is false up to some point and true after it; only values for which it said so are
-    returned, so a cautious `holds` gives a cautious answer. Infinity where it holds for no
-    float.
+    `holds` is false up to some point and true after it; only values that satisfied it are
+    returned, so a cautious `holds` gives a cautious answer. Infinity if it holds for no float.
 
     >>> least(lambda x: x * x >= 2)
     1.41421356237309...

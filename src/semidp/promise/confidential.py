@@ -1,8 +1,8 @@
 """Confidential values: what was read from data, closed until a mechanism adds noise to it.
 
 Nothing can be computed, compared, printed, stored or sent with such a value by accident. `reveal`
-opens it, and a test lists the modules that may use it. That nothing leaks is not proved by this: a
-type cannot see what an opened value is used for.
+opens it, and a test lists the modules that may use it. This does not prove that nothing leaks: a
+type cannot see how an opened value is used.
 """
 
 from typing import Any, Generic, NoReturn, TypeVar, cast, overload
@@ -22,7 +22,7 @@ REFUSING = (
 
 
 class ConfidentialValueError(SemidpError, TypeError):
-    """Something was asked of a confidential value that only a mechanism may do."""
+    """Only a mechanism may do this with a confidential value."""
 
 
 class Confidential(Generic[T]):
@@ -49,7 +49,7 @@ class Confidential(Generic[T]):
         _refuse()
 
     def __repr__(self) -> str:
-        # Tracebacks and debuggers call it: it says nothing, and does not fail.
+        # Tracebacks and debuggers call it: it reveals nothing, and does not fail.
         return "<confidential>"
 
 
@@ -66,7 +66,7 @@ def reveal(value: Confidential[T]) -> T: ...
 @overload
 def reveal(value: T) -> T: ...
 def reveal(value: Any) -> Any:
-    """Return what is in a confidential value; another value is returned as it is.
+    """Return the content of a confidential value; other values are returned as they are.
 
     Only readers and mechanisms import it (`tests/laws/test_confidential.py` lists them).
 

@@ -1,9 +1,9 @@
-"""Values as JSON and TOML: one codec, texts read strictly and written plainly, and the files they
-are in.
+"""Values as JSON and TOML: one codec, texts read strictly and written plainly, and the files that
+hold them.
 
-A class that inherits `Encodable` writes no JSON by hand. Exact numbers are text, arrays are lists,
-and a field that is None if None is its default is left out. Regular files of a folder are read
-whole, in blocks for a digest, or as a document.
+A class that inherits from `Encodable` needs no JSON code of its own. Exact numbers are text, arrays
+are lists, and a field that is None if None is its default is left out. Regular files of a folder
+are read whole, in blocks for a digest, or as a document.
 """
 
 import csv
@@ -46,14 +46,14 @@ T = TypeVar("T", bound="Encodable")
 class Encodable:
     """A frozen value that is written as JSON by its fields, and read back by their types.
 
-    A field that is None by default is left out where it is None. Keys that no field has are
+    A field that is None by default is left out if it is None. Keys that no field has are
     ignored, so an entry may say more than its value. A class that writes another form
     overrides `to_json` and `from_json`; values that hold it follow.
 
     Attributes
     ----------
     json_keys
-        Keys of fields whose key is not their name; a field with the key None is not written.
+        Keys of fields whose key differs from their name; a field with the key None is not written.
 
     Examples
     --------
@@ -81,7 +81,7 @@ class Encodable:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Self:
-        """Read what `to_json` wrote; a `TypeError` or `KeyError` where it is something else."""
+        """Read what `to_json` wrote; a `TypeError` or `KeyError` if it is something else."""
         if not isinstance(document, Mapping):
             raise TypeError(f"{cls.__name__} is read from an object")
         target = _find_class(cls, document)
@@ -99,7 +99,7 @@ def decode_fields(cls: Any, document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def encode(value: object) -> Any:
-    """Return a value as JSON has it, which has no infinity: None.
+    """Return a value in JSON form; infinity, which JSON lacks, becomes None.
 
     >>> encode({"rho": Fraction(1, 3), "counts": np.array([1, 2]), "kinds": ("a", None)})
     {'rho': '1/3', 'counts': [1, 2], 'kinds': ['a', None]}
@@ -207,7 +207,7 @@ def _kind(cls: Any) -> str | None:
 
 @functools.cache
 def _written_fields(cls: Any) -> dict[str, tuple[str, bool]]:
-    """Return the key of each written field, and whether it is left out where it is None."""
+    """Return the key of each written field, and whether it is left out if it is None."""
     if attrs.has(cls):
         defaults = {one.name: one.default for one in attrs.fields(cls) if one.init}
     else:
@@ -225,12 +225,12 @@ _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 def from_json(content: bytes | str) -> Any:
-    """Return the value of a JSON text; a `ValueError` where it is none, also where it is nested too
+    """Return the value of a JSON text; a `ValueError` if it is invalid or nested too
     deeply.
 
-    A key that stands twice is refused: readers differ in which of the two they take. JSON has no
-    NaN and no infinity, and numbers beyond floating point are refused: whoever reads a value may
-    then compare it and calculate with it. Exact numbers are written as text.
+    A repeated key is refused: readers differ in which of the two they take. JSON has no NaN and no
+    infinity, and numbers beyond floating point are refused, so every value that is read can be
+    compared and used in arithmetic. Exact numbers are written as text.
 
     >>> from_json("[" * 100000)
     Traceback (most recent call last):
@@ -283,7 +283,7 @@ def _parse_finite_int(text: str) -> int:
 
 
 def from_toml(text: str) -> dict[str, Any]:
-    """Return what a TOML text holds; a `ValueError` where it is none, also where it is nested too
+    """Return the content of a TOML text; a `ValueError` if it is invalid or nested too
     deeply.
 
     >>> from_toml("count = 'people'")
@@ -296,8 +296,8 @@ def from_toml(text: str) -> dict[str, Any]:
 
 
 def toml_text(document: Mapping[str, Any]) -> str:
-    """Write plain values as TOML: first the single values, then each list of mappings as an array
-    of tables.
+    """Write plain values as TOML: first single values, then each list of mappings as an array of
+    tables.
 
     >>> print(toml_text({"count": "people", "feature": [{"name": "sex", "levels": ["f", "m"]}]}))
     count = "people"
@@ -367,8 +367,8 @@ def read_plain(path: Path, within: Path | None = None) -> bytes:
 
 
 def regular_file(path: Path, within: Path | None = None) -> int:
-    """Open a regular file for reading, as `read_plain` does, and return its handle; it may be of
-    any size.
+    """Open a regular file of any size for reading, as `read_plain` does, and return its
+    handle.
     """
     if within is not None and not Path(os.path.realpath(path)).is_relative_to(
         os.path.realpath(within)
@@ -402,7 +402,7 @@ def digest(path: Path, within: Path | None = None, most: int = 64 * LARGEST) -> 
 
 
 def read_csv(path: Path | str) -> tuple[list[str], list[list[str]]]:
-    """Return the header and the lines of a small CSV file of public values, without spaces around
+    """Return the header and the rows of a small CSV file of public values, without spaces around
     cells.
 
     >>> import tempfile

@@ -1,4 +1,4 @@
-"""Numbers that people write, taken exactly or refused in a sentence, and directed rounding.
+"""Numbers as people write them, read exactly or refused in one sentence, and directed rounding.
 
 Privacy parameters enter as text or numbers and stay `Fraction` up to the sampler; what leaves as a
 float is rounded in a stated direction.
@@ -19,19 +19,19 @@ Number = int | float | str | Decimal | Fraction
 
 Real = TypeVar("Real", float, Fraction)
 
-_LONGEST_EXPONENT = 400  # "1e999999999" would otherwise allocate for ever
+_LONGEST_EXPONENT = 400  # "1e999999999" would otherwise allocate forever
 # what is beyond floats cannot be shown
 _SMALLEST, _LARGEST = Fraction(1, 10**400), Fraction(10**300)
 # fractions of composed guarantees have hundreds; Python reads integers of at most 4,300
 _MOST_DIGITS = 4000
-_ROOT_BITS = 64  # of a square root that is no fraction
+_ROOT_BITS = 64  # of a square root that is not a fraction
 
 
 def exact(value: Number, name: str = "the number") -> Fraction:
     """Return `value` as an exact fraction.
 
     A float is read by its shortest decimal form, so ``0.1`` means one tenth and not the
-    nearest binary number. `name` is what a message calls it.
+    nearest binary number. Messages call it `name`.
 
     >>> exact(0.1), exact("1/3"), exact("1e-3")
     (Fraction(1, 10), Fraction(1, 3), Fraction(1, 1000))
@@ -120,7 +120,7 @@ def round_down(x: Fraction) -> float:
 
 
 def sqrt_down(x: Fraction) -> Fraction:
-    """Return a fraction r with ``r² <= x``, exact where `x` is a perfect square, else short by at
+    """Return a fraction r with ``r² <= x``, exact if `x` is a perfect square, else short by at
     most 2^-64.
 
     >>> sqrt_down(Fraction(9, 4))
@@ -133,7 +133,7 @@ def sqrt_down(x: Fraction) -> Fraction:
 
 
 def sqrt_up(x: Fraction) -> Fraction:
-    """Return a fraction r with ``r² >= x``, exact where `x` is a perfect square, else over by at
+    """Return a fraction r with ``r² >= x``, exact if `x` is a perfect square, else over by at
     most 2^-64.
 
     >>> sqrt_up(Fraction(2)) ** 2 > 2 > sqrt_down(Fraction(2)) ** 2
@@ -150,8 +150,8 @@ def bisection(
 ) -> tuple[Real, Real]:
     """Narrow an interval around a threshold by `halvings` halvings.
 
-    `below` is true up to the threshold and false above it; it is asked at midpoints only. Which end
-    of the result is the safe one is up to the caller.
+    `below` is true up to the threshold and false above it; it is evaluated at midpoints only. The
+    caller knows which end of the result is the safe one.
 
     >>> bisection(lambda x: x * x < 2, Fraction(1), Fraction(2), halvings=3)
     (Fraction(11, 8), Fraction(3, 2))
@@ -182,7 +182,7 @@ def whole_bisection(below: Callable[[int], bool], low: int, high: int) -> tuple[
 
 
 def number(x: Fraction) -> int | float:
-    """Return a fraction as a number for machines: the one that prints as it does, else the next
+    """Return a fraction as a number for machines: the float that prints the same, else the next
     float above.
 
     >>> (
@@ -221,8 +221,8 @@ def plain(x: Fraction) -> str:
 
 
 def format_rounded_up(x: Fraction | float, digits: int = 6) -> str:
-    """Write a number above zero with `digits` significant digits, rounded up: what a claim may
-    print.
+    """Write a number above zero with `digits` significant digits, rounded up, as in a
+    claim.
 
     >>> (
     ...     format_rounded_up(Fraction(1, 3)),

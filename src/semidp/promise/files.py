@@ -1,9 +1,9 @@
-"""Writing files so that nobody ever sees half of one, and nothing is lost that nobody agreed to
-lose.
+"""Writing files so that nobody ever sees half of one, and nothing is lost without
+consent.
 
-Everything is written under a dot name next to its destination and moved into place. Whoever writes
+Everything is written under a dot name next to its destination and moved into place. The writer
 holds a lock for the destination; what a killed run leaves behind is recovered or removed by a later
-run, once its lock is free. Nothing here knows what the files hold.
+run, once its lock is free. Nothing here knows the content of the files.
 """
 
 import contextlib
@@ -27,14 +27,14 @@ _SCRAP = re.compile(
 
 _OLD = ".old"
 
-UNFINISHED = "unfinished"  # what lasts when a run ends before its folder is whole
+UNFINISHED = "unfinished"  # what remains if a run ends before its folder is complete
 
 # file systems take names of 255 bytes, and a scrap's name has 21 more than its tag
 _LONGEST_TAG = 200
 
 _HASHED = "sha256-"
 
-# how file systems without flock refuse it
+# the errors of file systems without flock
 _NO_LOCKS = {errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK}
 
 _SETTLED = 600.0
@@ -49,7 +49,7 @@ scraps."""
 def replace_file(
     path: str | Path, content: bytes | str | Iterable[bytes], *, force: bool = True
 ) -> None:
-    """Write `content` to `path`, whole or not at all; without `force` only where there is nothing
+    """Write `content` to `path`, whole or not at all; without `force` only if there is nothing
     yet.
 
     Large content may come in parts. A file that is replaced passes its permissions on.
@@ -88,8 +88,8 @@ def unfinished_folders(path: Path) -> list[Path]:
     """Return the folders of unfinished runs for `path`: one, and those of runs killed before they
     noted theirs.
 
-    A folder that cannot be listed is an error: whoever took it for an empty one would forget runs
-    that were paid for.
+    A folder that cannot be listed is an error: treating it as empty would forget runs that were
+    paid for.
     """
     pattern = re.compile(re.escape(f"{unfinished_stem(path)}-") + "[0-9a-f]{16}")
     try:
@@ -109,12 +109,12 @@ def unfinished_stem(path: Path) -> str:
 
 
 def recover(path: str | Path) -> None:
-    """Finish what a run left that was killed when it had moved the old `path` away and not yet put
+    """Finish the work of a run that was killed after moving the old `path` away and before putting
     the new one there.
 
-    The new folder was whole before the old one was touched, so it takes its place; the old one does
-    where only that is left. Nothing happens where `path` exists, nor where the file system cannot
-    be written.
+    The new folder was complete before the old one was touched, so it takes its place; if only the
+    old one is left, it returns. Nothing happens if `path` exists or the file system cannot be
+    written.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as root:
@@ -132,12 +132,12 @@ def recover(path: str | Path) -> None:
 
 @contextlib.contextmanager
 def hold_lock(file: Path, timeout: float = -1, guarded: Path | None = None) -> Iterator[None]:
-    """Hold the lock file `file`, and leave it in place. Wait at most `timeout` seconds, or for ever
+    """Hold the lock file `file`, and leave it in place. Wait at most `timeout` seconds, or forever
     if negative.
 
-    The operating system frees the lock when a process ends, however it ends. Whoever may write the
-    `guarded` file may take its lock. An `OSError` if it cannot be had, a `TimeoutError` if somebody
-    else holds it for too long.
+    The operating system frees the lock when a process ends, however it ends. Anybody who may write
+    the `guarded` file may take its lock. An `OSError` if the lock cannot be taken, a `TimeoutError`
+    if somebody else holds it for too long.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder, hold_lock(Path(folder) / "lock"):
@@ -148,7 +148,7 @@ def hold_lock(file: Path, timeout: float = -1, guarded: Path | None = None) -> I
     """
     from filelock import FileLock, Timeout
 
-    if not file.parent.is_dir():  # some versions of the package would make the folder
+    if not file.parent.is_dir():  # some versions of the package would create the folder
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
     # the package takes a folder where nothing can be made, such as /proc, for a lock that is held
     try:
@@ -185,7 +185,7 @@ def hold_lock(file: Path, timeout: float = -1, guarded: Path | None = None) -> I
 
 @contextlib.contextmanager
 def plain_errors(path: Path) -> Iterator[None]:
-    """Turn what the operating system says into one sentence; its own text may hold less and never
+    """Turn an error of the operating system into one sentence, which may say less but never
     more.
     """
     try:
@@ -197,7 +197,7 @@ def plain_errors(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def claim_destination(path: Path, timeout: float) -> Iterator[None]:
-    """Hold the lock for a destination. Its file goes with the last holder, so no folder fills
+    """Hold the lock for a destination. The last holder removes its file, so no folder fills
     with locks.
 
     A waiting process may be left with the lock of a file that is gone. Two then write at once, each
@@ -217,7 +217,7 @@ def claim_destination(path: Path, timeout: float) -> Iterator[None]:
 
 
 def rename(source: Path, target: Path) -> None:
-    """Rename a file or folder. What is there afterwards counts, not what the system says.
+    """Rename a file or folder. The result counts, not what the system reports.
 
     A file server may rename, lose its answer, and refuse the same request when it is repeated.
 
@@ -237,7 +237,7 @@ def rename(source: Path, target: Path) -> None:
 
 
 def replace(source: Path, target: Path) -> None:
-    """Put a file in the place of another; see `rename`."""
+    """Replace a file by another; see `rename`."""
     moved = source.lstat()
     try:
         os.replace(source, target)
@@ -247,7 +247,7 @@ def replace(source: Path, target: Path) -> None:
 
 
 def link(source: Path, target: Path) -> None:
-    """Give a file a second name that nothing has; see `rename`."""
+    """Give a file a second, unused name; see `rename`."""
     try:
         os.link(source, target)
     except OSError:
@@ -256,8 +256,8 @@ def link(source: Path, target: Path) -> None:
 
 
 def may_exist(path: Path) -> bool:
-    """Whether something is at a path, as far as the system tells: an error is no proof that nothing
-    is there.
+    """Whether something is at a path, as far as the system tells: an error does not prove that
+    nothing is.
     """
     try:
         path.lstat()
@@ -277,7 +277,7 @@ def _is_same(path: Path, known: os.stat_result) -> bool:
 
 
 def move_file(scrap: Path, path: Path) -> None:
-    """Give a file a name that nothing has."""
+    """Give a file an unused name."""
     try:
         link(scrap, path)
     except OSError:  # the name is taken, or the file system has no second names
@@ -312,8 +312,8 @@ def _write_time(folder: Path) -> int:
 def sweep(path: Path) -> None:
     """Recover or remove what runs have left in the folder of `path`, whose lock is held.
 
-    A scrap goes when it is old enough and the lock for its destination is free: to hold that lock
-    is to know it.
+    A scrap is removed when it is old enough and the lock for its destination is free, which holding
+    the lock proves.
     """
     names = {
         match["name"]
@@ -322,7 +322,7 @@ def sweep(path: Path) -> None:
     }
     for name in sorted(names):
         destination = path.with_name(name)
-        # Somebody else's scraps: who can neither lock nor remove them leaves them.
+        # Somebody else's scraps: if they can be neither locked nor removed, they stay.
         with contextlib.suppress(InputError, OSError):
             if name == scrap_tag(path):
                 _clean(path)
@@ -392,8 +392,8 @@ def old_path(scrap: Path) -> Path:
 
 
 def scrap_tag(path: Path) -> str:
-    """Return what scraps for a destination are called after: its name, or a hash where that would
-    get too long.
+    """Return the tag of scraps for a destination: its name, or a hash if that is too
+    long.
     """
     if len(os.fsencode(path.name)) <= _LONGEST_TAG:
         return path.name

@@ -1,4 +1,4 @@
-"""A guarantee: which datasets cannot be told apart, and how hard it is to try.
+"""A guarantee: which datasets are hard to tell apart, and how hard.
 
 `Guarantee` is the triple (D_t, A_a, f) of the paper, with its partial order, an explanation in
 plain language, and JSON. How curves combine is in tradeoff; how guarantees add up over several
@@ -33,7 +33,7 @@ _FALSE_ALARMS = Fraction(5, 100)
 
 @dataclass(frozen=True)
 class Explanation:
-    """A guarantee in plain language, part by part; as text, the parts as paragraphs.
+    """A guarantee in plain language; as text, one paragraph per part.
 
     >>> str(
     ...     Explanation(
@@ -60,10 +60,10 @@ class Explanation:
 
 @dataclass(frozen=True, repr=False)
 class Guarantee(Encodable):
-    """(D_t, A, f): adjacent datasets of D_t are told apart no better than `f` allows.
+    """(D_t, A, f): adjacent datasets of D_t can be told apart no better than `f` allows.
 
-    Adjacent are datasets at most `a` records apart (A_a), or exchanges of one person: never one for
-    the other.
+    Adjacent means at most `a` records apart (A_a), or exchanges of one person: the two are never
+    mixed.
 
     A number without its dataspace means nothing, so the three stay together (Cho and Awan, Section
     3.3).
@@ -115,8 +115,8 @@ class Guarantee(Encodable):
         """Whether every pair that `other` protects is provably protected here: IND' ⊆ IND (Cho and
         Awan, 3.5).
 
-        Exchanges lie in A_{q+1} of the same datasets. The other way only what one record does alone
-        is an exchange.
+        Exchanges lie in A_{q+1} of the same datasets. Conversely, only changes of a single record
+        are exchanges.
         """
         return self.adjacency.covers(self.dataspace, other.adjacency, other.dataspace)
 
@@ -180,8 +180,8 @@ class Guarantee(Encodable):
         return Guarantee(self.dataspace, self.adjacency, tradeoff)
 
     def for_any_records(self, a: int, protection: Protection | None = None) -> "Guarantee":
-        """Return what an exchange guarantee says of any `a` records that change at once: (D_t, A_a,
-        f∘…∘f).
+        """Return what an exchange guarantee implies for any `a` records that change at once: (D_t,
+        A_a, f∘…∘f).
 
         Datasets of D_t that differ in k records are joined by at most k exchanges
         (`Exchange.steps`).
@@ -332,7 +332,7 @@ class Guarantee(Encodable):
 
 
 def space_document(dataspace: Datasets, path: Path) -> dict[str, Any]:
-    """Return a dataspace for a JSON file at `path`: itself where small, else a reference to a file
+    """Return a dataspace for a JSON file at `path`: itself if small, else a reference to a file
     next to it.
 
     >>> space_document(Dataspace.from_description("state totals"), Path("guarantee.json"))
@@ -370,7 +370,7 @@ def space_from(document: Mapping[str, Any], path: Path) -> Datasets:
 
 
 def read_document(path: Path, what: str) -> dict[str, Any]:
-    """Read a JSON file that holds one object, or say plainly that it does not.
+    """Read a JSON file that holds one object; refuse anything else.
 
     >>> read_document(Path("/nowhere/ledger.json"), "a ledger")
     Traceback (most recent call last):
@@ -442,7 +442,7 @@ class Scope:
     warnings
         What a reader of the report must know.
     persons
-        How many persons the records are of, where each may have several; None if a record is a
+        The number of persons, if each may have several records; None if a record is a
         person.
 
     Examples
@@ -466,7 +466,7 @@ class Scope:
 
     @property
     def protection(self) -> Protection | None:
-        """Whom the promise is about where a person may have several records."""
+        """Whom the promise is about if a person may have several records."""
         return self.adjacency.protection
 
     def adjacency_json(self) -> dict[str, Any]:

@@ -1,8 +1,8 @@
-"""How long work reports on itself, and small pieces of HTML for notebooks.
+"""Progress reports of long work, and small pieces of HTML for notebooks.
 
 The library calls a `Progress`; only the command line knows how to draw a bar. Work that may take
-over two seconds takes a `progress` argument of this type, with `silent` as its default. What
-`_repr_html_` of a value returns has no color and no script of its own.
+over two seconds takes a `progress` argument of this type, with `silent` as its default. The
+HTML of a value (`_repr_html_`) has no color and no script of its own.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,7 +16,7 @@ class Progress(Protocol):
     def __call__(self, task: str, done: float, total: float | None) -> None:
         """Report that `done` of `total` units of `task` are finished (total None: unknown).
 
-        What follows a colon in `task` may change from call to call, such as a distance that falls.
+        The part of `task` after a colon may change from call to call, such as a falling distance.
         """
 
 
@@ -33,7 +33,7 @@ _CELL = "text-align:left;vertical-align:top;padding:.15em .8em .15em 0"
 
 
 def facts(title: str, pairs: Iterable[tuple[str, str]]) -> str:
-    """Return a heading and lines of a name and what is so called.
+    """Return a heading and one line per name and value.
 
     >>> facts("Plan", [("exact", "sex <b>")])
     '<div><strong>Plan</strong><table><tr>...exact</th><td ...>sex

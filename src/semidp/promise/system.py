@@ -1,7 +1,7 @@
 """What differs between operating systems: signals, forks, folders that can be opened, permissions.
 
-Locks are those of `filelock`, which knows the systems. Nothing else in the package asks which
-system it runs on, or whether a part of one is there.
+Locks come from `filelock`, which knows the systems. Nothing else in the package asks which
+system it runs on, or what that system offers.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ def run_after_fork(function: Callable[[], None]) -> None:
 
 @contextlib.contextmanager
 def hide_interrupts() -> Iterator[None]:
-    """Start processes in the block that never see an interrupt of the terminal.
+    """Start processes in the block that never see an interrupt from the terminal.
 
     Where the system has no signal masks, workers ignore interrupts from their first line on
     (`ignore_terminal`).
@@ -47,7 +47,7 @@ def hide_interrupts() -> Iterator[None]:
 
 
 def ignore_terminal() -> None:
-    """Ignore what a terminal sends to all its processes: the one that was started first decides."""
+    """Ignore what a terminal sends to all its processes: the parent decides."""
     for number in ENDING_SIGNALS:
         if number is not signal.SIGTERM:
             signal.signal(number, signal.SIG_IGN)
@@ -75,7 +75,7 @@ def open_for_reading(path: Path) -> int:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make moves in a folder outlast a power failure, where the system can open folders."""
+    """Make moves in a folder survive a power failure, if the system can open folders."""
     if hasattr(os, "O_DIRECTORY"):
         handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:
@@ -85,7 +85,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def copy_group(group: int, path: Path) -> None:
-    """Give a file or folder to a group, where the system has groups and lets us."""
+    """Give a file or folder to a group, if the system has groups and allows it."""
     if hasattr(os, "chown"):
         with contextlib.suppress(OSError):
             os.chown(path, -1, group)

@@ -1,9 +1,9 @@
 """From a plan to a release.
 
-`pipeline` is the page to read first. `plan` says what to publish, `survey` reads what is public,
-`plan_changes` and `resources` prepare, `release_value` holds what comes out. `recheck`,
-`side_information` and `signing` are asked of it later; `block_run` carries out a release part by
-part, and `runners` holds the work of one part and where it runs.
+Read `pipeline` first. `plan` says what to publish, `survey` reads the public facts, `plan_changes`
+and `resources` prepare, `release_value` holds the outcome. `recheck`, `side_information` and
+`signing` work on a finished release; `block_run` runs a release part by part, and `runners` holds
+the work of one part and where it runs.
 """
 
 from semidp.publish import plotting as style

@@ -311,7 +311,7 @@ class Unfinished:
 
     @property
     def is_kept(self) -> bool:
-        """Whether there is something to go on with: also where the note cannot be read, so
+        """Whether there is something to go on with: even if the note cannot be read, so
         nothing is lost.
         """
         return (
@@ -451,7 +451,7 @@ def is_unfinished(path: str | Path) -> bool:
 def discard_unfinished(
     path: str | Path, before: Callable[[Mapping[str, Any]], None] = lambda noted: None
 ) -> Mapping[str, Any]:
-    """Remove what an unfinished run for `path` has left, and return what it had noted; refuse where
+    """Remove what an unfinished run for `path` has left, and return what it had noted; refuse if
     there is nothing.
 
     `before` is given the note, and may refuse while everything is still there.

@@ -80,7 +80,7 @@ class Microdata:
     @property
     def phases_budget(self) -> Budget:
         """The budget that phases share: (ε, δ) becomes the largest μ within it, whose squares add
-        up also where the second phase depends on the first.
+        up even if the second phase depends on the first.
         """
         return Budget.gdp(mu_within(self.budget)) if self.budget.epsilon else self.budget
 

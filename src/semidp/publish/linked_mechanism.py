@@ -307,7 +307,7 @@ _HIDDEN = 1e-5  # by which all hidden steps together raise a tail at most, up to
 _MOST_LAWS = 40  # different cells whose own laws are computed
 # of the standard deviation: intervals are up to a hundredth wider than they need be
 _SMOOTHING = 2e-3
-_NOTHING = 1e-12  # a weight that floating point has left where there is none
+_NOTHING = 1e-12  # a weight that floating point has left if there is none
 _TAIL = math.sqrt(8 * math.log(2 / (1 - LEVEL)))  # P(|S| > h) <= 2 exp(-h²/8V) for both laws
 
 
@@ -375,7 +375,7 @@ class LinkedIntervals:
             by_feature = zip(alike, sort, strict=True)
             cell = [firsts[place] for (firsts, _), place in by_feature]
             unit[self._select_summed_cells(view, cell)] = 1.0
-            # weights by single sizes, also where the mechanism has coded ones
+            # weights by single sizes, even if the mechanism has coded ones
             weights = {number: kind.restore_full_table(unit, view)}
             row = LinkedMechanism.combination(self.mechanism, weights)
             row[np.abs(row) * self.mechanism.entry_scales < _NOTHING] = 0.0
@@ -617,7 +617,7 @@ def _per_entry(part: ResidualMechanism, view: View, values: Floats, factor: floa
 
 
 def _least_square(part: ResidualMechanism, view: View) -> float:
-    """The least σ² of the whole-number noise of a residual; infinite where there is none."""
+    """The least σ² of the whole-number noise of a residual; infinite if there is none."""
     if view not in part.sigma2:
         return math.inf
     # in squares of the step of the noise

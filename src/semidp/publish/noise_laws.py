@@ -78,7 +78,7 @@ def _(law: DiscreteLaplace, frequency: Floats) -> Floats:
 
 @singledispatch
 def bound_log_moment(law: CountNoise, rate: float) -> float:
-    """Return an upper bound of ``log E exp(uX)``; infinity where there is none.
+    """Return an upper bound of ``log E exp(uX)``; infinity if there is none.
 
     >>> from fractions import Fraction
     >>> bound_log_moment(DiscreteGaussian(Fraction(4)), 0.5)

@@ -234,7 +234,7 @@ class Workload:
     def from_weights(
         cls, space: ProductSpace, weights: Sequence[float] | None, objective: Objective
     ) -> "Workload":
-        """Check the weights, one a table; all tables count alike where there are none."""
+        """Check the weights, one a table; all tables count alike if there are none."""
         tables = len(space.views)
         chosen = [1.0] * tables
         if weights is not None:

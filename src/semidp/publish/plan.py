@@ -538,7 +538,7 @@ class Plan:
             )
 
     def _check_persons(self) -> None:
-        """Refuse what does not go together where a person has several records."""
+        """Refuse what does not go together if a person has several records."""
         if self.most is None:
             if self.records is not None:
                 raise InputError(

@@ -1,5 +1,5 @@
 """How a release is presented: its title, whom to ask, notes, how numbers are shown next to the
-exact files, and what is said of the pairs of datasets that are compared.
+exact files, and what is said about the pairs of datasets that are compared.
 """
 
 import re
@@ -228,7 +228,7 @@ def refuse_rows(name: str, rows: int) -> None:
 
 
 def check_installed() -> None:
-    """Refuse to go on where workbooks cannot be read or written."""
+    """Refuse to go on if workbooks cannot be read or written."""
     try:
         import openpyxl  # noqa: F401
     except ImportError:

@@ -287,7 +287,7 @@ class ReleaseFiles(ReleaseValue, ABC):
         """
         document: dict[str, Any] = {"schema_version": SCHEMA_VERSION, "created": self.created}
         document["private"] = self.private
-        # What few releases have stands only where they have it.
+        # What few releases have stands only if they have it.
         if self.form is not None:
             document["form"] = str(self.form)
         if self.partition is not None:

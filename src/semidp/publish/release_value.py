@@ -570,7 +570,7 @@ class ReleaseValue:
         return guarantees, max(len(unpublished) - most, 0)
 
     def plot(self, axes: Any = None) -> Any:
-        """Draw the error curve of the best attacker, on matplotlib axes where given; return the
+        """Draw the error curve of the best attacker, on matplotlib axes if given; return the
         figure.
         """
         return tradeoff_plot({str(self.guarantee.adjacency): self.guarantee.tradeoff}, axes=axes)

@@ -109,7 +109,7 @@ class SharedNoise(Mechanism):
 
 
 _FIXED = 1e-9  # of the largest: directions in which totals fix the impossible cells already
-_NOTHING = 1e-11  # a weight that floating point has left where there is none
+_NOTHING = 1e-11  # a weight that floating point has left if there is none
 
 
 @dataclass(frozen=True, eq=False)

@@ -308,7 +308,7 @@ def available(space: QuerySpace, budget: Budget) -> tuple[Mechanism, ...]:
     """Return every mechanism for releases that satisfies a budget on a space, the least expected
     loss first.
 
-    Noise on the lattice comes before the next best only where it saves a twentieth of the variance,
+    Noise on the lattice comes before the next best only if it saves a twentieth of the variance,
     as for `choose`. A mechanism that cannot serve the space (too large, or not of a shape it knows)
     is left out.
 
@@ -425,7 +425,7 @@ def residual_plan(space: QuerySpace, budget: Budget, best: Mechanism) -> Residua
     largest = space.adjacency.by_kind(ball=_MOST_CELLS, exchange=_MOST_EXCHANGED)
     if space.schema.size > largest or len(space.schema.features) > _MOST_FEATURES:
         return None
-    # Pricing residuals takes long, and is left out where it is known to gain little.
+    # Pricing residuals takes long, and is left out if it is known to gain little.
     if _one_residual_suffices(space, best):
         return None
     try:

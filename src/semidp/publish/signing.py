@@ -36,7 +36,7 @@ SIGNATURE = "SHA256SUMS.minisig"
 
 
 class Signer:
-    """A secret key of minisign that is ready to sign; the password is asked only where the key is
+    """A secret key of minisign that is ready to sign; the password is asked only if the key is
     encrypted.
     """
 
@@ -301,7 +301,7 @@ class Approval:
         asked
             The plan that was approved.
         released, scope
-            The plan of the release, and what is public of it.
+            The plan of the release, and what is public about it.
         by_parts
             Whether it was released part by part.
         """

@@ -121,7 +121,7 @@ def survey(
         source.hold(tuple(held))
     _check_outcome_levels(plan, schema, source)
     margins = normalize_margins(schema, plan.invariants)
-    # Every exact margin adds up to n, so n is counted by itself only where there is none.
+    # Every exact margin adds up to n, so n is counted by itself only if there is none.
     n = reader.table(schema.names[:1]).n if not margins else None
     tables_of_margins = reader.tables(margin.names for margin in margins)
     totals = dict(zip(margins, tables_of_margins, strict=True))
@@ -586,7 +586,7 @@ def with_units(
     units
         How members are linked to units.
     shares
-        The parts of the budget for ``"tables"`` (of members) and ``"units:tables"``; by need where
+        The parts of the budget for ``"tables"`` (of members) and ``"units:tables"``; by need if
         there are none.
     top_code
         The size from which on units are published as one level: ``{"size": 5}``.

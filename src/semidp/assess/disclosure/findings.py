@@ -64,7 +64,7 @@ REVEALING = (FindingKind.everybody, FindingKind.recovered)
 
 
 class Answer(StrEnum):
-    """What is known of a cell."""
+    """What is known about a cell."""
 
     certain = "certain"
     not_certain = "not certain"
@@ -133,7 +133,7 @@ class DisclosureStatement:
 
 @dataclass(frozen=True, eq=False)
 class _Found:
-    """A statement without its words: a proof is written only where it is listed."""
+    """A statement without its words: a proof is written only if it is listed."""
 
     kind: FindingKind
     view: View
@@ -454,7 +454,7 @@ class CertainFindings:
     # --- a cell that is asked for -----------------------------------------------------------------
 
     def ask(self, levels: dict[str, str], most_rows: int = 1_000) -> DisclosureStatement:
-        """Return what is known of one cell, with two tables in hand where it is not certain."""
+        """Return what is known about one cell, with two tables in hand where it is not certain."""
         view, cell = self.counts.locate_cell(levels)
         bounds = self.tables.bound_cells(view, [cell])
         lower, upper = int(bounds.lower.ravel()[cell]), int(bounds.upper.ravel()[cell])
@@ -619,7 +619,7 @@ class Disclosure:
 
     @cached_property
     def answers(self) -> list[DisclosureStatement]:
-        """What is known of the cells that were asked for."""
+        """What is known about the cells that were asked for."""
         return [self.findings.ask(dict(levels)) for levels in self.asked]
 
     @cached_property

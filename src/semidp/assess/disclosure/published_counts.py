@@ -1,5 +1,5 @@
-"""What is known of a table: sums of its cells, each exactly or within an interval; and what follows
-step by step.
+"""What is known about a table: sums of its cells, each exactly or within an interval; and what
+follows step by step.
 
 Exact totals are sums with one value. A rounded or suppressed cell of a published table is a sum
 with an interval, by the rule that its publisher states (`ReadingRules`).
@@ -64,7 +64,7 @@ class KnownTable:
         return bool((self.lower == self.upper).all())
 
     def subtract(self, known: Counts) -> "KnownTable":
-        """Return what is known of the other records, given those that somebody knows."""
+        """Return what is known about the other records, given those that somebody knows."""
         if (self.upper < known).any():
             raise DataError(
                 f"more records are known than {self.source} allow in a cell: are they of the same"
@@ -83,7 +83,7 @@ class KnownTable:
 
 @dataclass(frozen=True, eq=False)
 class PublishedCounts:
-    """Everything that is known of one set of records, and the cells that can hold one.
+    """Everything that is known about one set of records, and the cells that can hold one.
 
     >>> from semidp.promise.schema.features import Feature
     >>> from semidp.promise.spaces.dataspace import Margin
@@ -200,7 +200,7 @@ class PublishedCounts:
         return PublishedCounts(self.schema, tuple(kept))
 
     def subtract(self, records: Table) -> "PublishedCounts":
-        """Return what is known of all records but some, which somebody knows."""
+        """Return what is known about all records but some, which somebody knows."""
         grid = self.grid
         remaining = [table.subtract(grid.sum(records.counts, table.view)) for table in self.tables]
         return PublishedCounts(self.schema, tuple(remaining))

@@ -288,7 +288,7 @@ def combined_distribution(
     claims = {one.noise.claim for one in sources}
     claim = "exact" if claims <= {"exact"} else "ideal"
     private = all(one.private for one in sources)
-    # What it guarantees is said of the release as a whole: with delta = 1 nothing is claimed.
+    # What it guarantees is said about the release as a whole: with delta = 1 nothing is claimed.
     nothing = Guarantee(scope.dataspace, scope.adjacency, approximate(0, 1))
     noisy = pooled.pool.differences.ravel()
     many = len(sources)

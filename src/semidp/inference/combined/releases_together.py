@@ -277,7 +277,7 @@ def _scope(
     guarantee: Guarantee | None,
     notes: Sequence[str],
 ) -> Scope:
-    """What is public of all releases; where no guarantee is stated, all records may change at
+    """What is public about all releases; where no guarantee is stated, all records may change at
     once.
     """
     plan = _plan(releases, dataspace, guarantee)
@@ -385,8 +385,8 @@ class CombinedTables(PublishedCells):
         claim: str,
         private: bool,
     ) -> Self:
-        """Return the result; what it guarantees is said of the release as a whole, and here nothing
-        is claimed.
+        """Return the result; what it guarantees is said about the release as a whole, and here
+        nothing is claimed.
         """
         variances = sum(float((table.standard_errors**2).sum()) for table in tables)
         noise = Noise(LAW, 0.0, claim, float(np.sqrt(variances)), None)

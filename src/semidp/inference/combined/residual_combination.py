@@ -154,7 +154,7 @@ def cells_as_measured(
     names: Sequence[str],
     noisy: NDArray[np.int64],
 ) -> ResidualMeasurement:
-    """Return a table with noise on its cells as a measurement of residuals; refuse it where
+    """Return a table with noise on its cells as a measurement of residuals; refuse it if
     siblings have unequal numbers of cells below them.
 
     Parameters
@@ -532,7 +532,7 @@ class LinkedCombination(AveragedReleases):
 
     def guarantee(self) -> Guarantee:
         """Return what all releases guarantee together under the one promise that they make; refuse
-        where they do not add up.
+        if they do not add up.
         """
         spaces = [release.scope.dataspace for release in self.releases]
         if not all(isinstance(space, LinkedDataspace) for space in spaces):

@@ -1,4 +1,4 @@
-"""What is known of many vectors at once, depth by depth of a tree.
+"""What is known about many vectors at once, depth by depth of a tree.
 
 A belief is ``x = mean + k + u`` with ``Cov(k) = spread`` and `u` anywhere in the range of the
 projector `unknown`: the limit of a prior whose variance in these directions grows without bound.
@@ -298,7 +298,7 @@ class SiblingContrast:
     seen
         The same, contrast by contrast, side by side: (nodes or 1, block, block × contrasts).
     common
-        What is known of the stacked `b`, for every parent.
+        What is known about the stacked `b`, for every parent.
     pull
         ``L = Σ S_c Λ``, for every parent: by how much `b` moves the sum of the children.
     """
@@ -408,7 +408,7 @@ def contrast_siblings(
     parents: Index,
     above: int,
 ) -> tuple[list[Belief], SiblingContrast]:
-    """Return the beliefs of the children given ``b = 0``, and what is known of the b of every
+    """Return the beliefs of the children given ``b = 0``, and what is known about the b of every
     family.
 
     With ``S_c`` the spread of a child after ``(Λ, r_c)`` and ``a_c`` its mean, the likelihood of

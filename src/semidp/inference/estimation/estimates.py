@@ -117,7 +117,7 @@ class AreaSums:
 
 @frozen(eq=False)
 class RootedSums:
-    """Sums over areas of one tree, where more is known of its root than the tree says.
+    """Sums over areas of one tree, where more is known about its root than the tree says.
 
     Parameters
     ----------

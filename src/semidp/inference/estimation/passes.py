@@ -1,10 +1,10 @@
 """One pass up the tree and one down; and the pass of weights, which gives the variance of any
 weighted sum.
 
-Up: what is known of a node is the sum of what is known of its children, then what was measured at
-the node itself. Down: children share what is left between their sum and the final estimate of their
-parent, by their covariances. The weights of a sum go up the same way: what remains of them at a
-parent is the part that the parent knows better. Beliefs, and contrasts between
+Up: what is known about a node is the sum of what is known about its children, then what was
+measured at the node itself. Down: children share what is left between their sum and the final
+estimate of their parent, by their covariances. The weights of a sum go up the same way: what
+remains of them at a parent is the part that the parent knows better. Beliefs, and contrasts between
 the children of one parent, are in `inference.estimation.beliefs`, classes in
 `inference.estimation.measurements`.
 """
@@ -206,7 +206,7 @@ def _evidence(
 def _before_own(
     group: Group, table_class: TableClass, family: ChildSum | None, classes: Classes
 ) -> Belief:
-    """What is known of the nodes of a group before anything that was measured at them."""
+    """What is known about the nodes of a group before anything that was measured at them."""
     if family is not None:
         return family.total
     return Belief.nothing(len(group.nodes), len(group.cells), classes.coordinates(table_class))
@@ -434,7 +434,7 @@ def covariances(
 ) -> tuple[Floats, NDArray[np.bool_]]:
     """Covariance matrices (q × q) of weighted sums in one class, and whether each sum is estimable.
 
-    Given its parent, what is known of the children of a family is ``Σ w'V w - s'(Σ V)⁺ s`` with
+    Given its parent, what is known about the children of a family is ``Σ w'V w - s'(Σ V)⁺ s`` with
     ``s = Σ V w``, and the weight that passes to the parent is ``(Σ V)⁺ s``.
     """
     state = gathered_at_roots(depths, places, table_class, given, sums)

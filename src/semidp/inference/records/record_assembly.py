@@ -4,7 +4,7 @@ near by swaps.
 Everything here is a function of published numbers, so it costs no budget. For several files
 the noise of the release is drawn once more, by the law that it states. The truth is the estimate
 less its noise, which has mean zero and a symmetric law, so the estimate plus fresh noise is a
-draw of the truth given the estimate, if nothing else is known of it (a flat prior).
+draw of the truth given the estimate, if nothing else is known about it (a flat prior).
 """
 
 import itertools

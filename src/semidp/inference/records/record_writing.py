@@ -77,8 +77,8 @@ def write_records(
     progress: Progress,
     stop: Callable[[], bool],
 ) -> dict[str, Any]:
-    """Write one set of records or several; return what is said of the first, with the names of all
-    files.
+    """Write one set of records or several; return what is said about the first, with the names of
+    all files.
     """
     paths = numbered_files(path, files)
     for each in paths:

@@ -1,5 +1,5 @@
-"""Synthetic records: a row of codes each, as a data frame or as files with what is known of them,
-and one answer from several files.
+"""Synthetic records: a row of codes each, as a data frame or as files with what is known about
+them, and one answer from several files.
 
 Files are written whole or not at all, and replaced only by their like. The error of an answer from
 several files knows the noise of the release.
@@ -292,7 +292,7 @@ def save_records(
 
 
 def check_records(path: Path, *, force: bool = False) -> None:
-    """Refuse a place for records where something is that nobody agreed to lose."""
+    """Refuse a place for records if something is that nobody agreed to lose."""
     beside = about_file(path)
     if os.path.lexists(beside) and not _is_ours(beside):
         raise Occupied(f"{beside} already exists, and was not written beside records")

@@ -1,8 +1,8 @@
 """What several releases of the same data guarantee together, and whether that fits a budget: pure
 values.
 
-An `Account` adds up charges under all that is exact; the file that keeps them is a `Ledger`. How
-curves combine is in `tradeoff`; how a measurement is recomputed is in `mechanisms`.
+An `Account` adds up charges under all exact totals; the file that stores them is a `Ledger`.
+`tradeoff` combines curves; `mechanisms` recompute measurements.
 """
 
 from collections.abc import Mapping, Sequence
@@ -44,13 +44,13 @@ class Charge(Encodable):
     dataspace, adjacency
         What the guarantee is about.
     measured
-        For each measurement its query, and the law and scale of its noise (`Mechanism.record`): all
-        that is needed to find its curve under other exact statistics.
+        For each measurement its query and the distribution and scale of its noise
+        (`Mechanism.record`): enough to find its curve under other exact statistics.
     head
         The hash of this entry and of all before it.
     counted
-        The curve under what the ledger holds exact now, where that is another than what the
-        guarantee is about.
+        The curve under the ledger's present exact totals, if these differ from the
+        guarantee's.
     run
         What the ledger records of the run that was charged (`Ledger.finish`); None if nothing.
     periods
@@ -102,8 +102,8 @@ class Charge(Encodable):
         return self.tradeoff.to_json() == guarantee.tradeoff.to_json()
 
     def _is_about(self, dataspace: Datasets) -> bool:
-        """Whether the charge is about these datasets. Bins that follow from the noise that it paid
-        for group the levels of a release afterwards, and leave its datasets as they are.
+        """Whether the charge is about these datasets. Bins derived from its noisy results group the
+        levels of a release afterwards, and do not change its datasets.
         """
         if self.dataspace == dataspace:
             return True
@@ -122,7 +122,7 @@ class Charge(Encodable):
         dataspace, adjacency
             The pairs. What the charge is about must be among the exact statistics.
         before
-            The pairs that the charge is counted for so far.
+            The pairs for which the charge counts so far.
 
         Raises
         ------
@@ -288,7 +288,7 @@ class Account:
 
 
 def _say_difference(ours: Datasets, theirs: Datasets) -> str:
-    """Say why the exact totals of two releases are not about the same records."""
+    """Say why the exact totals of two releases cannot be about the same records."""
     if not isinstance(ours, Dataspace) or not isinstance(theirs, Dataspace):
         return "they are not about the same kind of records; release the same kind"
     levels = {feature.name: feature for feature in ours.schema.features}
@@ -302,7 +302,7 @@ def _say_difference(ours: Datasets, theirs: Datasets) -> str:
 
 
 class Charged(Protocol):
-    """What a ledger holds, of one dataset or of a series."""
+    """The content of a ledger, for one dataset or for a series."""
 
     @property
     def id(self) -> str:
@@ -322,9 +322,9 @@ def find_disagreement(
     """Return a sentence on how the entry that a release keeps of its charge disagrees with an
     account; None if it agrees.
 
-    The hash in the entry covers the charge and all before it. So a charge that was removed,
-    changed or put in later shows in every release that was charged after it, and a last one
-    that was removed in its own release. The hash says nothing of the release that holds it.
+    The hash in the entry covers the charge and all before it. So a charge that was removed, changed
+    or inserted later shows in every release charged after it; a removed last charge shows in its
+    own release. The hash says nothing about the release that holds it.
 
     Parameters
     ----------
@@ -363,13 +363,14 @@ def find_disagreement(
 
 
 def fits(curves: Sequence[Tradeoff], budget: Budget) -> bool:
-    """Whether mechanisms provably stay within a budget together, each of which but the first may
-    have been chosen, with its curve, from the results of those before it.
+    """Whether mechanisms provably stay within a budget together, even if each one and its curve
+    were chosen from earlier results.
 
-    Curves that are chosen so do not compose: what is added up must be numbers, whose sum stays
-    within a limit that was fixed before (a privacy filter). These are rho, mu², epsilon and delta
+    Adaptively chosen curves do not compose: only numbers may be added up, whose sum stays within
+    a limit fixed beforehand (a privacy filter). These are rho, mu², epsilon and delta
     (Rogers, Roth, Ullman and Vadhan 2016; Feldman and Zrnic 2021; Smith and Thakurta 2022). For a
-    budget in (epsilon, delta) the first curve says which of them, since nothing was seen before it.
+    budget in (epsilon, delta) the first curve decides which of them, since nothing was seen before
+    it.
 
     >>> from semidp.promise.tradeoff.budget import approximate, gaussian, zcdp
     >>> fits([gaussian(1)], Budget.zcdp("1/2")), fits([gaussian(1)], Budget.zcdp("0.49"))
@@ -418,7 +419,7 @@ def fits(curves: Sequence[Tradeoff], budget: Budget) -> bool:
 
 
 def _refuse_unlike(number: str) -> Refused:
-    """Say that charges have no number in common that could be added up."""
+    """Refuse charges that have no common number to add up."""
     return Refused(
         f"a ledger in epsilon and delta adds up {number} of its releases, as its first one decided,"
         " because later ones may depend on results; one of them has none: use a ledger in rho or mu"
@@ -474,8 +475,8 @@ def _basic(total: Tradeoff) -> tuple[Fraction, Fraction]:
 
 
 def refuse_other_persons(ours: Adjacency, theirs: Adjacency) -> None:
-    """Refuse promises about other units, or about several records next to one: nothing is known of
-    both together.
+    """Refuse promises about other units, or about several records next to one: nothing is known
+    about both together.
     """
     one, other = ours.protection, theirs.protection
     unknown = (
@@ -513,7 +514,7 @@ def _widest(ours: Adjacency, theirs: Adjacency) -> Protection | None:
 def _join_adjacencies(
     union: Datasets, new: Guarantee, before: Guarantee, account: Account
 ) -> Adjacency:
-    """Adjacency of the union of all charges. It does not depend on their order.
+    """The adjacency of the union of all charges, which does not depend on their order.
 
     A ledger is opened for exchanges or for any a records, and stays so:
 
@@ -547,7 +548,7 @@ def _join_adjacencies(
             )
         return ours
     if isinstance(union, LinkedDataspace):
-        # Others take places in units besides, so blocks of members alone say too few.
+        # Others also change units, so blocks of members alone give too small a number.
         return linked_adjacency(union, ours.kind)
     if not ours.protects_groups:
         # Also where the margins are the same: a table of one level, which nobody can change, may
@@ -569,11 +570,11 @@ def _join_adjacencies(
         least = max(least, opened_adjacency.a)
     alike = all({*space.margins} == margins for space in spaces)
     try:
-        # an outcome that nothing publishes changes alone, in each record of a person
+        # an unpublished outcome changes alone, in each record of a person
         alone = 1 if protection is None else protection.times
         enough = max(semi_adjacency(union, protection).bound, alone)
     except AdjacencyUnknown:
-        if alike:  # whoever charged gave a number
+        if alike:  # the charge gave a number
             return Ball(max(numbers), protection)
         raise Refused(
             f"how many records move together under {union.summary()} is not known, so that charges"
@@ -619,7 +620,7 @@ def compose_releases(
 
 def _joins_either_kind(guarantee: Guarantee) -> bool:
     """Whether a guarantee is for one record with nothing exact: by group privacy it adds up with
-    those for exchanges, and with those for any a records.
+    guarantees of both kinds.
     """
     dataspace = guarantee.dataspace
     ordinary = isinstance(dataspace, Dataspace) and not dataspace.margins
@@ -637,7 +638,7 @@ def _place(guarantee: Guarantee) -> tuple[bool, bool]:
 def _charge(
     guarantee: Guarantee, label: str, time: str, measured: Sequence[Mapping[str, Any]]
 ) -> Charge:
-    """Charge of a guarantee as it is stated."""
+    """The charge for a guarantee as stated."""
     dataspace, adjacency = guarantee.dataspace, guarantee.adjacency
     return Charge(label, time, guarantee.tradeoff, 1, dataspace, adjacency, tuple(measured))
 

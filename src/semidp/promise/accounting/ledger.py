@@ -1,11 +1,11 @@
-"""A ledger: a locked file that adds up what releases of the same data spend, and refuses to go past
-its budget.
+"""A ledger: a locked file that adds up what releases of the same data spend, and enforces their
+budget.
 
-It is charged before noise is drawn. Two processes may use it at once, and a process that is killed
-leaves the file as it was before or after the charge, never between. Every charge carries the hash
+It is charged before noise is drawn. Two processes may use it at once, and a killed process leaves
+the file as it was before or after the charge, never in between. Every charge carries the hash
 of all before it, so one that is changed or removed shows. If a charge brings further exact
 statistics, all before it are recomputed under the union, from what they recorded, and the new
-curves are appended with it: nothing is rewritten. How charges add up is in `account`.
+curves are appended with it: nothing is rewritten. `account` adds charges up.
 
 A charge pays for one measurement. Beside the charges the file records, for each run, its latest
 session and the digest of what it measured, so no copy of an unfinished run draws again.
@@ -37,7 +37,7 @@ SCHEMA_VERSION = 3
 PATIENCE = 60.0
 """Seconds to wait for a ledger that another process holds."""
 
-_AT_ONCE = 0.5  # seconds before anybody is told that there is something to wait for
+_AT_ONCE = 0.5  # seconds before reporting that it waits
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Session:
     measured
         Digest of the measurement, if the run has completed it.
     name
-        Random name of this session. The folder must note it before the charge.
+        Random name of this session, which the folder must note before the charge.
     place
         The folder that will hold the release; None if it is not written.
     """
@@ -76,7 +76,7 @@ class Ledger:
     path
         A file that `Ledger.create` made.
     waiting
-        Told, in a sentence, when another process holds the ledger and this one waits.
+        Called with a sentence when another process holds the ledger and this one waits.
 
     Examples
     --------
@@ -134,7 +134,7 @@ class Ledger:
         budget
             What may be spent in total.
         dataspace, adjacency
-            Under which invariant; both, or neither to take those of the first charge.
+            The invariant: both, or neither to use those of the first charge.
         series
             Releases of several periods, each about its own data: what is declared of all of them.
             The budget is then what one person may lose over all periods.
@@ -146,7 +146,7 @@ class Ledger:
             SeriesAccount(budget, series)  # refuses what cannot be kept
         if (dataspace is None) != (adjacency is None):
             raise InputError("give a ledger both a dataspace and an adjacency, or neither")
-        # asked before the lock, too: its file would stay next to a file that is no ledger
+        # checked before the lock, too: its file would stay next to a file that is not a ledger
         if path.exists():
             raise InputError(f"{path} already exists: a ledger is never overwritten")
         with _hold_lock(path):
@@ -169,10 +169,10 @@ class Ledger:
         ----------
         guarantee
             What the mechanism satisfies. If it is about other pairs than the ledger, it is
-            recomputed for those of the union from `measured`; a guarantee for one record with
-            nothing published exactly is else grouped.
+            recomputed for those of the union from `measured`; otherwise a guarantee for one
+            record with nothing exact is grouped.
         label
-            What is released, for whoever reads the ledger.
+            A description of the release for readers of the ledger.
         measured
             The `record` of each mechanism. Without it the charge can never be recomputed.
         session
@@ -247,8 +247,8 @@ class Ledger:
         return _build_release_entry(document, len(document["charges"]))
 
     def take_over(self, session: Session) -> None:
-        """Make a session the latest of its run, which was charged before; refuse a copy of the run
-        that was left behind.
+        """Make a session the latest of its charged run; refuse an outdated copy of the
+        run.
         """
         with _hold_lock(self.path, self.waiting):
             document = _document(self.path)
@@ -303,7 +303,7 @@ class Ledger:
     def own_charges(self) -> tuple[str, ...]:
         """The charges that this object has made, by their random names.
 
-        The file is asked, so the answer is right even where a charge was interrupted, and does
+        The file is asked, so the answer is right even if a charge was interrupted, and does
         not count the charges of other processes.
         """
         if not self._made:

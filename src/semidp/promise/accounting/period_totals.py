@@ -1,4 +1,4 @@
-"""Which totals are exact in the periods of a series, and what releases cost as if all were.
+"""The totals that are exact in the periods of a series, and what releases cost as if all were.
 
 In a series one period may publish totals that another does not. If results decide which, pairs of
 datasets must agree on all of them in every period. The values of unpublished totals are not known,
@@ -217,7 +217,7 @@ def name_published_features(dataspace: Datasets) -> set[str]:
 def refuse_linking_totals(
     pooled: Periods, whole: Dataspace, singles: Sequence[Dataspace], is_whole: bool
 ) -> None:
-    """Refuse pooled totals that are no sums of those of their periods.
+    """Refuse pooled totals that are not sums of those of their periods.
 
     All records of a period are among the pooled ones. So both code a column alike only if every
     value that occurs in the period is a level of the pooled data, and every value of these, if all

@@ -1,4 +1,4 @@
-"""Calendar periods, and the sets of periods that the records of one person may lie in.
+"""Calendar periods, and the sets of periods in which one person may have records.
 
 A series of releases is about one person in an *admissible* set of periods. The set is declared,
 not read: at most L periods; one window of L calendar periods; a listed pattern such as 4 in, 8 out,
@@ -99,7 +99,7 @@ class Periods(Encodable):
 
     @classmethod
     def from_any(cls, text: str) -> "Periods":
-        """Read the periods that a release names, in whatever unit they are; refuse other text.
+        """Read the periods that a release names, in any unit; refuse other text.
 
         >>> str(Periods.from_any("2026-07")), Periods.from_any("2026-07").unit
         ('2026-07', 'month')
@@ -130,12 +130,12 @@ class Periods(Encodable):
 
     @property
     def is_pooled(self) -> bool:
-        """Whether the records of several periods were put together."""
+        """Whether the records of several periods were pooled."""
         return len(self.numbers) > 1
 
     @property
     def time_period(self) -> str:
-        """How SDMX writes them: a period, or the first day and the length of several.
+        """The periods in SDMX notation: a period, or the first day and the length of several.
 
         >>> [
         ...     Periods.from_any(text).time_period
@@ -161,7 +161,7 @@ class Periods(Encodable):
 
 @dataclass(frozen=True)
 class Attendance(Encodable):
-    """Sets of periods that the records of one person may lie in: declared, not read from data.
+    """The sets of periods in which one person may have records: declared, not read from data.
 
     Parameters
     ----------
@@ -248,13 +248,13 @@ class Attendance(Encodable):
         5
         """
         if not self.pattern and not self.consecutive:
-            # not by listing choices, of which 52 weeks have too many
+            # not by listing choices: 52 weeks have too many
             return sum(sorted(amounts.values(), reverse=True)[: self.most])
         sets = self.list_largest_sets(amounts)
         return max(sum(amounts[number] for number in each) for each in sets)
 
     def describe(self, unit: str) -> str:
-        """Say in which periods one person may be.
+        """Describe in which periods one person may be.
 
         >>> Attendance(8, consecutive=True).describe("quarter")
         'up to 8 consecutive quarters'

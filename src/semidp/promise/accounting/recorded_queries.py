@@ -1,8 +1,8 @@
 """Recorded measurements, recomputed: a record states its query and its noise, and both have
 another curve under other exact statistics.
 
-`QUERIES` is the one table from the kind of a recorded query to its space and to the mechanisms that
-measure it.
+`QUERIES` maps each kind of recorded query to its space and to the mechanisms that measure
+it.
 """
 
 from collections.abc import Callable, Mapping
@@ -62,7 +62,7 @@ class RecordedQuery:
 
     @property
     def recorded_laws(self) -> tuple[type[Mechanism], ...]:
-        """The mechanisms that a record may name: what measures the query, or no noise at all."""
+        """The mechanisms that a record may name: those for the query, or no noise at all."""
         return (*self.laws, NoNoise)
 
 

@@ -1,4 +1,4 @@
-"""Releases over time: what one person's records in all admissible periods lose together.
+"""Releases over time: the total loss of one person's records over all admissible periods.
 
 Two histories of datasets are compared if they differ in the periods of one person alone, an
 admissible set P, and in each of those by a pair of that period's own promise. Releases of other
@@ -6,9 +6,9 @@ periods are drawn from the same data under both, so
 
     rho = max over P of the sum of rho_s, s in P,    mu² = max over P of the sum of mu_s².
 
-Both hold also where a later plan or budget depends on earlier releases, if the sum stays within the
+Both hold even if a later plan or budget depends on earlier releases, if the sum stays within the
 budget whatever comes out. For other curves each period's budget is fixed when the series is
-opened. What the records say is protected, not when a person takes part.
+opened. The content of records is protected, not when a person takes part.
 """
 
 import math
@@ -58,7 +58,7 @@ _MOST_SETS = 5000
 
 @dataclass(frozen=True)
 class Series(Encodable):
-    """What is declared when a series of releases is opened.
+    """The declarations with which a series of releases is opened.
 
     Parameters
     ----------
@@ -103,7 +103,7 @@ class Series(Encodable):
 
 @dataclass(frozen=True)
 class PeriodCost:
-    """What the releases of some data spent: one period, or several that were pooled."""
+    """The loss from the releases of some data: one period, or several pooled ones."""
 
     periods: Periods
     spent: Tradeoff
@@ -281,11 +281,11 @@ class SeriesAccount:
         return tuple(costs)
 
     def _find_larger(self, periods: Periods, own: Tradeoff) -> Tradeoff:
-        """What was spent on some data for pairs that agree on their own totals, or for those that
-        agree on all totals of the series: whichever is more.
+        """The loss on some data for pairs that agree on their own totals, or on all totals of the
+        series, whichever is larger.
 
-        A table that further totals would fix costs nothing under them, and still tells its own
-        pairs apart.
+        A table that further totals would fix costs nothing under them, but still distinguishes
+        its own pairs.
         """
         under_all = self.counted[periods].semi_first()
         if under_all == own or self.each is not None:
@@ -462,7 +462,7 @@ class SeriesAccount:
             )
 
     def _refuse_misspelled_constants(self) -> None:
-        """Refuse a column that is declared constant and has no exact totals: it may be another."""
+        """Refuse a column that is declared constant but has no exact totals: it may be misspelled."""
         unknown = {*self.series.constant}.difference(self._published)
         if unknown:
             raise Refused(
@@ -472,7 +472,7 @@ class SeriesAccount:
             )
 
     def _refuse_linked_periods(self) -> None:
-        """Refuse exact totals of pooled data that are no sums of exact totals of their periods."""
+        """Refuse exact totals of pooled data that are not sums of exact totals of their periods."""
         for pooled, whole in self.accounts.items():
             if not pooled.is_pooled or not isinstance(whole.dataspace, Dataspace):
                 continue

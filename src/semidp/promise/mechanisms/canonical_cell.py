@@ -104,7 +104,7 @@ class CellSpace(QuerySpace):
 
     @cached_property
     def norms(self) -> Norms:
-        """The largest change of x11; at least 1, also where the margins fix x11 and the noise
+        """The largest change of x11; at least 1, even if the margins fix x11 and the noise
         protects nobody.
         """
         # With both margins fixed, x11 moves by d only if all four cells do: that takes 2d records.

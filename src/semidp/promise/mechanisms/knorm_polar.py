@@ -309,7 +309,7 @@ def _inverse(rows: Sequence[Sequence[Any]]) -> Rationals:
 MARGIN = 1e-11
 _SLACK = 1e-9  # a three-cycle violated by less is not worth a row
 _CYCLES_AT_ONCE = 8  # the worst few: the others are often satisfied then
-# five are usual; a solver that keeps violating the rows it was given is not asked for ever
+# five are usual; a solver that keeps violating the rows it was given is not asked forever
 _ROUNDS = 60
 _CYCLES_KEPT = 3000  # more rows cost more than finding the needed ones again
 

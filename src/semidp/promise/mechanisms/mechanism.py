@@ -478,7 +478,7 @@ def largest(holds: Callable[[Fraction], bool]) -> Fraction:
     low, high = Fraction(1), Fraction(2)
     while not holds(low):
         low, high = low / 2, low
-        # A budget that no noise meets would else be halved for ever.
+        # A budget that no noise meets would else be halved forever.
         if low.denominator.bit_length() > 200:
             raise Refused("no noise scale meets this budget: use a larger delta")
     while holds(high):

@@ -250,7 +250,7 @@ class LatticeGaussian(_ZeroSums):
     c)²/2s²)/Z(c), and Z(c) = Z(0) · θ(c; q)/θ(0; q), q = exp(-2π²s²), by Poisson summation.
     Accepting the whole table with probability Π θ(c; q)/θ(0; q) <= 1 therefore leaves
     exp(-|v|²/2σ²) up to a constant, exactly (klein2000finding, brakerski2013classical). Every draw
-    and the acceptance are decided by floating point only where a proven error bound allows it, by
+    and the acceptance are decided by floating point only if a proven error bound allows it, by
     ball arithmetic elsewhere.
 
     Splitting off one row and one column at a time is the cell by cell scan; shallower trees take

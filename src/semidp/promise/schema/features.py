@@ -70,8 +70,8 @@ def _bins(edges: Iterable[Number] | None) -> tuple[Any, ...] | None:
 
 
 def advise_numbers(column: str) -> str:
-    """Return what to do about values such as 1,200 or 12% or n/a; to leave their records out would
-    change exact counts.
+    """Return advice on values such as 1,200 or 12% or n/a; dropping their records would change
+    exact counts.
     """
     return (
         "write numbers as 1200, 12.5 or 1e3, without separators, percent signs and units (an empty"
@@ -81,7 +81,7 @@ def advise_numbers(column: str) -> str:
 
 
 def missing_value(name: str) -> DataError:
-    """Return the refusal of a missing value of a feature that has no level for it."""
+    """Return the error for a missing value of a feature without a level for it."""
     return DataError(
         f"feature {name!r} has missing values: declare a null level for it",
         needs="null level",
@@ -96,12 +96,12 @@ class Feature:
     Parameters
     ----------
     name
-        What the data call it.
+        The name of its column in the data.
     levels
-        The values it may take, as text. Left out where `bins` are given.
+        The values it may take, as text. Left out if `bins` are given.
     bins
         Increasing edges of a numeric feature. ``(0, 18, 65)`` means 0 to below 18 and 18 to 65, as
-        in `numpy.histogram`: the last bin holds its last edge, and what lies outside is refused.
+        in `numpy.histogram`: the last bin holds its last edge, and values outside are refused.
         ``-inf`` as the first edge and ``inf`` as the last one leave a bin open.
     null_level
         The level that stands for a missing value; added to the levels if it is not one of them.
@@ -250,7 +250,7 @@ class Feature:
         return by_depth
 
     def branch(self, depth: int, node: int) -> "Feature":
-        """Return the feature with the leaves below one node at a depth alone; every depth stays.
+        """Return the feature restricted to the leaves below one node; every depth stays.
 
         >>> county = Feature.from_paths(["state", "county"], [("a", "x"), ("a", "y"), ("b", "z")])
         >>> county.branch(1, 0).paths()
@@ -393,7 +393,7 @@ class Feature:
 
     @cached_property
     def edges(self) -> tuple[float, ...]:
-        """Where each bin of numbers begins; last, where numbers begin that are in none."""
+        """The lower edge of each bin of numbers; last, the edge beyond which numbers are in none."""
         *starts, end = map(float, self.bins or ())
         return (*starts, math.nextafter(end, math.inf)) if math.isfinite(end) else tuple(starts)
 
@@ -405,7 +405,7 @@ class Feature:
         return self.check_codes(np.where(numbers < bins, numbers, -1))
 
     def missing_level(self) -> str:
-        """Return the level of missing values; refuse them where none is declared."""
+        """Return the level of missing values; refuse them if none is declared."""
         if self.null_level is None:
             raise missing_value(self.name)
         return self.null_level
@@ -427,7 +427,7 @@ class Feature:
 
     def _encode_bins(self, values: NDArray[Any]) -> NDArray[np.intp]:
         numbers = None
-        # not raised from here: what is suppressed quotes a value
+        # not chained: the suppressed error quotes a value
         with contextlib.suppress(TypeError, ValueError):
             numbers = values.astype(float)
         if numbers is None:
@@ -481,7 +481,7 @@ class Feature:
         return entry
 
     def _repeats(self, depth: Depth) -> bool:
-        """Whether two nodes of a depth have the same label, missing values apart."""
+        """Whether two nodes of a depth have the same label, not counting missing values."""
         labels = [label for label in depth.labels if label != self.null_level]
         return len(set(labels)) < len(labels)
 
@@ -536,8 +536,8 @@ def list_labels(feature: Feature) -> list[Sequence[str]]:
 
 @frozen
 class Nest:
-    """The names of the depths of a nested feature, coarse to fine, whose levels and parents are
-    still to be read.
+    """The names of the depths of a nested feature, coarse to fine, before its levels and parents
+    are read.
 
     >>> Nest(("state", "county")).feature([("a", "x"), ("b", "z")]).levels
     ('x', 'z')
@@ -597,18 +597,18 @@ class Nest:
 
 
 def _named_finest(entry: Mapping[str, Any], names: Sequence[str]) -> bool:
-    """Whether the name of an entry, if it has one, is that of its finest depth."""
+    """Whether an entry has no name, or the name of its finest depth."""
     finest = names[-1:]
     return entry.get("name", finest) in (finest, *finest)
 
 
 def _fill_missing_labels(row: Iterable[str | None], null: str) -> LabelPath:
-    """A path with the level of missing values where a label is missing."""
+    """A path with the level of missing values in place of missing labels."""
     return tuple(null if label is None else label for label in row)
 
 
 def _with_missing(rows: list[LabelPath], null_level: str) -> list[LabelPath]:
-    """Paths and, for each node, one more that is missing from there on."""
+    """Paths and, for each node, one more path that is missing below it."""
     depths = len(rows[0])
     nodes = dict.fromkeys(row[:depth] for row in rows for depth in range(depths))
     added = []
@@ -680,7 +680,7 @@ def _paths(tree: Any, names: Sequence[str]) -> list[tuple[str, ...]]:
 
 
 def _read_paths(file: Path, nest: Nest) -> list[tuple[str, ...]]:
-    """Return the paths that a CSV file lists, a column a depth; other columns are ignored."""
+    """Return the paths that a CSV file lists, one column per depth; other columns are ignored."""
     try:
         text = file.read_text(encoding="utf-8-sig")
         rows = [row for row in csv.reader(io.StringIO(text), strict=True) if row]
@@ -773,7 +773,7 @@ def _is_missing(value: Any) -> bool:
 
 
 def bin_edges(text: str) -> tuple[str, ...]:
-    """Split the edges of bins; nothing before the first comma, or after the last one, leaves a bin
+    """Split the edges of bins; an empty first or last edge leaves a bin
     open.
 
     >>> bin_edges("0, 18,65"), bin_edges(",18,65,")

@@ -1,11 +1,11 @@
-"""Geometry of margins: which ones contain others, how they hang together, and tables summed down to
+"""Geometry of margins: which ones contain others, how they overlap, and tables summed down to
 them.
 
 A margin is a `View`: for each feature the depth at which it is named, 0 if it is not. Views form
 a lattice (meet: what two margins share, join: what they name together); `Grid` sums tables down to
 a view and spreads margins back over the cells. Everything that needs margins of a table uses this
-module: a(t), norms, projection, fit, grouped statistics. It bounds nothing itself: bounds on a(t)
-are in `promise.spaces.adjacency`, bounds on how far a table moves in `promise.sensitivity`.
+module: a(t), norms, projection, fit, grouped statistics. It proves no bounds: those on a(t) are in
+`promise.spaces.adjacency`, those on how far a table moves in `promise.sensitivity`.
 """
 
 import math
@@ -36,7 +36,7 @@ add one)."""
 
 
 def meet(*views: View) -> View:
-    """Return what all views share: the coarser depth of each feature.
+    """Return what all views share: the coarsest depth of each feature.
 
     >>> meet((2, 0, 1), (1, 1, 1))
     (1, 0, 1)
@@ -47,7 +47,7 @@ def meet(*views: View) -> View:
 
 
 def join(*views: View) -> View:
-    """Return what the views name together: the finer depth of each feature.
+    """Return what the views name together: the finest depth of each feature.
 
     >>> join((2, 0, 1), (1, 1, 1))
     (2, 1, 1)
@@ -80,7 +80,8 @@ def maximal(views: Iterable[View]) -> list[View]:
             naming.setdefault(axis, []).append(view)
     largest = []
     for view in every:
-        # A view that contains this one names all its features: look where the fewest do.
+        # A view that contains this one names all its features: search the feature with the fewest
+        # views.
         candidates = min((naming[axis] for axis in list_axes(view)), key=len)
         larger = [other for other in candidates if other != view]
         if not any(is_within_view(view, other) for other in larger):
@@ -103,7 +104,7 @@ def minimal(views: Collection[View]) -> list[View]:
 
 
 def common_part(views: Sequence[View]) -> View | None:
-    """Return what all views share, if they share nothing else with each other; else None.
+    """Return the common part of all views if no two share more; else None.
 
     >>> common_part([(1, 1, 0), (0, 1, 1)]), common_part([(1, 0, 0), (0, 0, 1)])
     ((0, 1, 0), (0, 0, 0))
@@ -242,8 +243,8 @@ class Chain:
     def first(self, coarse: int, fine: int) -> NDArray[np.intp]:
         """Return the position at depth `fine` of the first node below each node at depth `coarse`.
 
-        Every count of descendants comes from here, so a question the wrong way round is an error
-        here: an answer to it would be an empty range that looks like "no such node".
+        Every count of descendants comes from here, so reversed depths are an error here: they
+        would give an empty range that looks like "no such node".
         """
         if (coarse, fine) not in self._firsts:
             if not 0 <= coarse <= fine <= self.depth:
@@ -327,8 +328,8 @@ class Chain:
 
 @dataclass(frozen=True)
 class Grid:
-    """The cells of a table, an axis a feature, and its margins: arrays with an axis for each
-    feature that they name.
+    """The cells of a table, one axis per feature, and its margins: arrays with an axis for
+    each feature that they name.
 
     A margin's array has as many entries along a feature as there are nodes at its depth. Features
     that it does not name have no axis, so margins of any number of features can be held.
@@ -415,8 +416,8 @@ class Grid:
         return np.asarray(result)
 
     def spread(self, values: NDArray[Any], view: View, target: View | None = None) -> NDArray[Any]:
-        """Give each cell of a finer view (the table's own unless said) the value of the margin cell
-        it lies in.
+        """Give each cell of a finer view (default: the table's own) the value of its margin
+        cell.
 
         Features of the finer view that the margin does not name have length one: the result
         broadcasts.
@@ -435,8 +436,8 @@ class Grid:
         """Return the number of cells of the table (or of the margin at `source`) in each cell of a
         margin.
 
-        A plain number where that is the same for all, else an array of the margin's shape or one
-        that broadcasts.
+        A plain number if it is the same for all, else an array of the margin's shape or one that
+        broadcasts.
         """
         source = self.full if source is None else source
         product: Any = 1
@@ -499,8 +500,8 @@ class Grid:
         return np.ascontiguousarray(np.broadcast_to(mask, self.compute_margin_shape(view)))
 
     def operator(self, views: Sequence[View], domain: Mask) -> Any:
-        """Return margins as a sparse matrix of ones: one column per cell of the domain, a row a
-        margin cell that occurs.
+        """Return margins as a sparse matrix of ones: one column per cell of the domain, one row
+        per margin cell that occurs.
         """
         from scipy import sparse
 
@@ -536,7 +537,7 @@ class Totals:
             object.__setattr__(self, "counts", self.counts.squeeze(unnamed))
 
     def sum_to_view(self, grid: Grid, view: View) -> "Totals":
-        """Return the coarser margin that follows from this one."""
+        """Return a coarser margin, summed from this one."""
         return Totals(view, grid.sum(self.counts, view, self.view))
 
     @property

@@ -1,4 +1,4 @@
-"""A private numeric column: its bounds, its grid, and who has a value of it."""
+"""A private numeric column: its bounds, its grid, and who has a value."""
 
 from collections.abc import Iterable
 from fractions import Fraction
@@ -24,8 +24,8 @@ def _cuts(values: Iterable[Number]) -> tuple[Fraction, ...]:
 
 
 def fine_steps(lower: Fraction, upper: Fraction, most: int = GRID) -> int:
-    """Return the steps between two bounds: `most`, or somewhat fewer with every whole number on the
-    grid.
+    """Return the number of steps between two bounds: `most`, or somewhat fewer to put every whole
+    number on the grid.
 
     Between whole bounds a step is 1, 1/2, 1/5, 1/10, 1/20 and so on, the least with at most `most`
     steps.
@@ -48,8 +48,8 @@ class Outcome:
 
     A record with the value y adds the integer ``floor((min(max(y, lower), upper) - lower) / (upper
     - lower) * steps + 1/2)``, which lies between 0 and `steps` whatever y is, so sums are integers
-    of known sensitivity. The bounds are declared, never read from the data; the grid has the
-    `fine_steps` unless declared. A histogram of it has a cell for each step, and is also cut at
+    of known sensitivity. The bounds are declared, never read from the data; the default grid
+    has the `fine_steps`. A histogram of it has a cell for each step, and is also cut at
     `cuts`: a record belongs to the cell from the last of the `edges` that its value is not below.
 
     Examples
@@ -98,7 +98,7 @@ class Outcome:
 
     @cached_property
     def edges(self) -> tuple[Fraction, ...]:
-        """Where a histogram is cut, in growing order: halfway between steps, and at the cuts."""
+        """The edges of a histogram, increasing: halfway between steps, and at the cuts."""
         half = self.width / 2
         places = [self.lower + half * (2 * step + 1) for step in range(self.steps)]
         # values are compared with edges as floating-point numbers
@@ -107,8 +107,8 @@ class Outcome:
 
     @property
     def width(self) -> Fraction:
-        """The width of one step of the grid: a sum of steps times this, plus `lower` a record, is
-        the sum.
+        """The width of a step of the grid: a sum is its steps times this, plus `lower` per
+        record.
         """
         return (self.upper - self.lower) / self.steps
 
@@ -130,7 +130,7 @@ ANSWERS = ("no", "yes")
 
 
 def answered_column(column: str) -> str:
-    """Return what the column is called that says who has a value of a column; that of ok=Y is about
+    """Return the name of the column that says who has a value of a column; for ok=Y, that of
     ok.
 
     >>> answered_column("pay"), answered_column("ok=Y")

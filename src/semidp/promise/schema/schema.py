@@ -1,7 +1,7 @@
-"""Schemas and tables: features with the combinations of levels that cannot occur, and counts of
+"""Schemas and tables: features with impossible combinations of levels, and counts of
 them.
 
-A schema declares and holds no count. A `Table` is dense, and its repr never shows a count. Files
+A schema holds no counts. A `Table` is dense, and its repr never shows a count. Files
 and databases are read by `publish.sources`; which margins are public is in `spaces`.
 """
 
@@ -126,8 +126,8 @@ class Schema:
         return math.prod(self.shape)
 
     def axis(self, name: str) -> int:
-        """Return the position of the feature that has this name; an unknown name lists the ones
-        there are.
+        """Return the position of the feature with this name; the error for an unknown name lists
+        all names.
         """
         return self._place(name)[0]
 
@@ -152,7 +152,7 @@ class Schema:
         return tuple(depths)
 
     def list_view_names(self, view: View) -> tuple[str, ...]:
-        """Return the names that a view stands for, closed: who names a county has named its state.
+        """Return the names of a view, including implied ones: a county implies its state.
 
         >>> places = Feature.from_paths(["state", "county"], [("a", "x"), ("b", "y")])
         >>> Schema([places, Feature("sex", "fm")]).list_view_names((2, 0))
@@ -164,14 +164,14 @@ class Schema:
         return tuple(names)
 
     def complete_names(self, names: Iterable[str]) -> tuple[str, ...]:
-        """Return names in the schema's order, with those that they imply."""
+        """Return names in the schema's order, with implied ones."""
         return self.list_view_names(self.view(names))
 
     def restrict(self, names: Iterable[str]) -> "Schema":
         """Return the schema of the margin over `names`, in this schema's order: features are
         dropped, or cut.
 
-        A structural zero survives where all its features do.
+        A structural zero survives if all its features do.
         """
         view = self.view(names)
         features = []
@@ -228,7 +228,7 @@ class Schema:
 
     @property
     def possible_cells(self) -> NDArray[np.bool_]:
-        """Which cells can occur, also where all can."""
+        """Which cells can occur; never None."""
         return np.ones(self.shape, dtype=bool) if self.possible is None else self.possible
 
     def _not_among(
@@ -327,7 +327,7 @@ _LISTED = 100  # columns in a message
 
 
 def _integers(values: ArrayLike) -> NDArray[np.int64]:
-    """Return counts as an array of their own that cannot be written; refuse what is no count."""
+    """Return counts as a read-only copy; refuse values that are not counts."""
     counts = np.asarray(values)
     if counts.dtype.kind not in "iu":
         finite = counts.dtype.kind == "f" and np.isfinite(counts).all()
@@ -487,8 +487,8 @@ def _whole_counts(values: ArrayLike, name: str) -> NDArray[np.int64]:
 
 
 def no_column(name: str, columns: Iterable[str]) -> SchemaError:
-    """Return the error for a column that is not there; it lists those that are, quoted where one
-    holds a comma.
+    """Return the error for a missing column; it lists the existing ones, quoted if one holds a
+    comma.
 
     >>> no_column("town", ["sex", "region, old"])
     SchemaError("there is no column 'town'; the columns are sex, 'region, old'")

@@ -362,7 +362,7 @@ class BallCosts:
         families = self.families(axes, deepest)
         if not families or not all(fits(family, local, work) for family in families):
             return []
-        # Patterns are exact where every node has as many children as its peers, and no margin was
+        # Patterns are exact if every node has as many children as its peers, and no margin was
         # relaxed.
         exact = self._even_trees(axes, deepest) and all(family.kept_margins for family in families)
         repeated = tuple(family.times(self.times**2) for family in families)

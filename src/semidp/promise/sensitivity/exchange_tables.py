@@ -400,7 +400,7 @@ class ExchangeTable:
 
     @cached_property
     def result(self) -> TableNorms:
-        """The norms, exact where `exact` says so, and a move that attains Δ2.
+        """The norms, exact if `exact` says so, and a move that attains Δ2.
 
         They are not used unless they lie between what drawn exchanges attain and what is proved for
         every exchange.

@@ -220,7 +220,7 @@ def _one_by_one(
     shape: Shape, labels: Sequence[Labels], counts: Sequence[Counts], where: Labels, size: int
 ) -> Iterator[Counts]:
     """Yield the moves of `size` records where the multisets of cells are too many to hold; refuse
-    where finding them takes too long.
+    if finding them takes too long.
     """
     level_of = [label.tolist() for label in labels]
     held = [count.tolist() for count in counts]

@@ -309,7 +309,7 @@ class ExplicitSpace(QuerySpace):
 
     @property
     def naive(self) -> Norms:
-        """The norms themselves: what one record does alone is not known of a list of vectors."""
+        """The norms themselves: what one record does alone is not known about a list of vectors."""
         return self.norms
 
     @property

@@ -285,7 +285,7 @@ class TableSpace(QuerySpace):
 
     @cached_property
     def _exchange_table(self) -> ExchangeTable:
-        """The table under exchanges; refused where there are none."""
+        """The table under exchanges; refused if there are none."""
         return ExchangeTable(Blocks.from_dataspace(self.dataspace), self._released_table)
 
     @property

@@ -1,9 +1,8 @@
-"""Which datasets must be hard to tell apart, and the semi-adjacent parameter a(t) that says how far
-apart they lie.
+"""Which datasets must be hard to tell
+apart.
 
-a(t) is how many records must move together so that one of them can be anything else: both readings
-of the paper, exact where a closed form or a listing exists; a function of
-the published t, never of the data.
+The semi-adjacent parameter a(t) is the number of records that must change together for one of them
+to become anything else. It is a function of the published t, never of the data (`semi_adjacency`).
 """
 
 from abc import ABC, abstractmethod
@@ -49,13 +48,13 @@ class Adjacency(Encodable, ABC):
     kind
         How files name the relation.
     protects_groups
-        Whether any `a` records are protected that change at once.
+        Whether any `a` records that change at once are protected.
     protection
-        Whom the promise is about where a person has several records; None if a record is a
+        Whom the promise is about if a person has several records; None if a record is a
         person.
     units
-        The most units in which two adjacent datasets differ, where a whole unit of linked records
-        is protected: `a` bounds their members alone. None elsewhere.
+        The most units in which two adjacent datasets differ, if a whole unit of linked records is
+        protected: `a` bounds only their members. None otherwise.
 
     Examples
     --------
@@ -96,7 +95,7 @@ class Adjacency(Encodable, ABC):
 
     @property
     def times(self) -> int:
-        """How many records of one person are set one after the other; 1 where a record is a
+        """How many records of one person are set one after the other; 1 if a record is a
         person.
         """
         return 1 if self.protection is None else self.protection.times
@@ -109,7 +108,7 @@ class Adjacency(Encodable, ABC):
     @property
     @abstractmethod
     def most_moves(self) -> int:
-        """How many moves lead one after the other from a dataset to an adjacent one, at most."""
+        """The most successive moves from a dataset to an adjacent one."""
 
     @property
     def records_per_move(self) -> int:
@@ -118,10 +117,10 @@ class Adjacency(Encodable, ABC):
 
     @abstractmethod
     def by_kind(self, *, ball: Answer, exchange: Answer) -> Answer:
-        """Return the answer that is about this relation.
+        """Return the answer for this relation.
 
-        For what is computed above, where each relation has a proof of its own: a caller names
-        both, so none is forgotten.
+        For callers with a separate proof for each relation: they name both, so none is
+        forgotten.
 
         >>> Exchange(2).by_kind(ball="any records", exchange="one person")
         'one person'
@@ -130,7 +129,7 @@ class Adjacency(Encodable, ABC):
     @property
     @abstractmethod
     def swaps(self) -> int:
-        """By how many records a cell of a 2 x 2 table can change where both margins are exact."""
+        """By how many records a cell of a 2 x 2 table can change if both margins are exact."""
 
     @abstractmethod
     def check(self, dataspace: Dataspace) -> None:
@@ -197,11 +196,11 @@ class Adjacency(Encodable, ABC):
 
 @dataclass(frozen=True, repr=False)
 class Ball(Adjacency):
-    """A_a: two datasets are adjacent where at most `a` records differ (Hamming distance, replace
+    """A_a: two datasets are adjacent if at most `a` records differ (Hamming distance, replace
     one).
 
-    For a person with up to m records a is the most records that must change for all of that
-    person's to be different: `semi_adjacency` gives m times what one record needs.
+    For a person with up to m records, a is the most records that must change for all of theirs
+    to be different: `semi_adjacency` gives m times what one record needs.
 
     >>> print(Ball(2))
     any 2 records
@@ -216,7 +215,7 @@ class Ball(Adjacency):
         return BallWords(self.a, self.protection, self.units)
 
     def by_kind(self, *, ball: Answer, exchange: Answer) -> Answer:
-        """Return the answer about any a records."""
+        """Return the answer for any a records."""
         return ball
 
     @property
@@ -233,7 +232,7 @@ class Ball(Adjacency):
         """Accept every dataspace: records can differ in all of them."""
 
     def steps(self, other: Adjacency) -> int | None:
-        """Return None: what lies between two datasets of D_t need not agree with what is exact."""
+        """Return None: datasets between two members of D_t need not have the exact totals."""
         return None
 
     def changed_sums(self, counts: Sequence[NDArray[np.int64]]) -> list[NDArray[np.int64]]:
@@ -264,11 +263,11 @@ class Ball(Adjacency):
 
 @dataclass(frozen=True, repr=False)
 class Exchange(Adjacency):
-    """The exchanges of one person: others do no more than hand over the published values that the
-    person takes.
+    """The exchanges of one person: others only hand over the published values that the person
+    takes.
 
-    One dataset arises from the other when one person takes any possible value, and for each
-    published block that changes one other record takes over the old value (`exchange_blocks`). `a`
+    In an exchange one person takes any possible value, and for each published block that
+    changes, one other record takes over the old value (`exchange_blocks`). `a`
     is the most records that one exchange changes; every exchange lies in A_a of the same dataspace.
 
     A person with up to m records has m exchanges, one after the other: each sets one of the
@@ -317,7 +316,7 @@ class Exchange(Adjacency):
         return ExchangeWords(self.a, self.protection, self.units)
 
     def by_kind(self, *, ball: Answer, exchange: Answer) -> Answer:
-        """Return the answer about exchanges."""
+        """Return the answer for exchanges."""
         return exchange
 
     @property
@@ -332,7 +331,7 @@ class Exchange(Adjacency):
         Blocks.from_dataspace(dataspace)
 
     def covers(self, dataspace: Datasets, other: Adjacency, other_space: Datasets) -> bool:
-        """Whether `other` has the same exchanges, or what one record does alone; pairs of more are
+        """Whether `other` has the same exchanges, or changes one record alone; larger changes are
         never covered.
         """
         if other.count_changed_records(other_space) > 1 or other.units is not None:

@@ -1,8 +1,8 @@
-"""What is published exactly, and the set of datasets that is left.
+"""What is published exactly, and the set of datasets that agree with it.
 
 `Margin` names a public statistic. `Dataspace` is the set D_t of datasets that agree with the
-published values t; `DescribedDatasets` is such a set known by its name alone; `Datasets` is what
-both answer.
+published values t; `DescribedDatasets` is such a set known only by its name; `Datasets` is their
+common interface.
 """
 
 import hashlib
@@ -101,8 +101,8 @@ def normalize_margins(schema: Schema, margins: Iterable[Margin]) -> tuple[Margin
 
 
 def merge_features(features: Iterable[Feature]) -> tuple[Feature, ...] | None:
-    """Return features without repetitions, a chain in place of its upper part; None if two
-    contradict each other.
+    """Return features without repetitions, each chain in full; None if two contradict each
+    other.
     """
     kept: list[Feature] = []
     for feature in features:
@@ -117,7 +117,7 @@ def merge_features(features: Iterable[Feature]) -> tuple[Feature, ...] | None:
         is_upper_part = upper.names == deeper.names[:depth] and deeper.cut_to_depth(depth) == upper
         if len(same) > 1 or not is_upper_part:
             return None
-        # what is known of finer outcomes stays known; which labels lie where, of the deeper one
+        # what is known about finer outcomes stays known; which labels lie where, of the deeper one
         for name, _ in upper.finer:
             if name not in {*deeper.names, *dict(deeper.finer)}:
                 deeper = deeper.above_outcome(name)
@@ -196,8 +196,8 @@ class Datasets(ABC):
         return self == other
 
     def union(self, other: "Datasets") -> "Datasets | None":
-        """Return the space where all that either publishes is published; None if that is not
-        known.
+        """Return the space in which everything that either publishes is exact; None if it is
+        not known.
         """
         return self if self == other else None
 
@@ -209,7 +209,7 @@ class Datasets(ABC):
 
     @cached_property
     def digest(self) -> str:
-        """A hash of everything that is published: two spaces are equal when their digests are."""
+        """A hash of everything that is published: spaces with equal digests are equal."""
         text = json.dumps(self._document(), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
 
@@ -258,7 +258,7 @@ class DescribedDatasets(Datasets):
         return self.description
 
     def publishes(self, margin: Margin) -> bool:
-        """Return False: which margins the description means is not known."""
+        """Return False: nobody knows which margins the description means."""
         return False
 
     def to_json(self) -> dict[str, Any]:
@@ -267,7 +267,7 @@ class DescribedDatasets(Datasets):
 
 
 def require_counts(dataspace: Datasets) -> "Dataspace":
-    """Return a dataspace with features and totals; refuse one that is known by its name alone."""
+    """Return a dataspace with features and totals; refuse one that is known only by its name."""
     if not isinstance(dataspace, Dataspace):
         raise InputError(
             "a dataspace that is only described has no counts: give its schema and margins"
@@ -405,7 +405,7 @@ class Dataspace(Datasets):
         """Return what is public about the records of one kind: their features, their number, their
         margins.
 
-        A request names the kind of record that it counts, and asks for its datasets here.
+        A request names the kind of record that it counts, and gets its datasets here.
 
         >>> from semidp.promise.schema.features import Feature
         >>> space = Dataspace.from_table(
@@ -453,7 +453,7 @@ class Dataspace(Datasets):
         return Dataspace.from_totals(part, values, self.n)
 
     def coded_as(self, schema: Schema) -> "Dataspace":
-        """Return the same where features that no exact total has are published in other levels.
+        """Return the same space with other levels for features that no exact total has.
 
         >>> from semidp.promise.schema.features import Feature
         >>> homes = Table(Schema([Feature("zone", "ab"), Feature("size", "123")]), np.ones((2, 3)))
@@ -465,10 +465,10 @@ class Dataspace(Datasets):
         by_names = {feature.names: feature for feature in schema.features}
         features = []
         for feature in self.schema.features:
-            # a coarser depth of a nested feature is no other coding of it
+            # a coarser depth of a nested feature is not another coding
             free = len(feature.names) == 1 and feature.name not in fixed
             features.append(by_names.get(feature.names, feature) if free else feature)
-        # Top codes are rare: most tables are published in the levels that they were measured in.
+        # Top codes are rare: most tables are published in the levels in which they were measured.
         if tuple(features) == tuple(self.schema.features):
             return self
         return evolve(self, schema=evolve(self.schema, features=features))
@@ -561,8 +561,8 @@ class Dataspace(Datasets):
         return Dataspace.from_totals(schema, values, self.n)
 
     def regroup(self, schema: Schema) -> "Dataspace | None":
-        """Return the same totals about the same leaves under a schema that groups or orders these
-        otherwise; None if it has other leaves, other impossible combinations, or lacks a depth
+        """Return the same totals of the same leaves under a schema that groups or orders them
+        differently; None if it has other leaves, other impossible combinations, or lacks a depth
         that has totals.
         """
         ours = {feature.name: sorted(feature.levels) for feature in self.schema.features}
@@ -574,7 +574,7 @@ class Dataspace(Datasets):
         return self.with_bins(schema)
 
     def with_bins(self, schema: Schema) -> "Dataspace":
-        """Return the same totals under a schema that groups the same leaves otherwise."""
+        """Return the same totals under a schema that groups the same leaves differently."""
         values = {}
         for total in self.totals:
             names = [feature.name for feature in total.schema.features]

@@ -30,11 +30,11 @@ from semidp.promise.spaces.structure import Structure
 class Blocks:
     """The published blocks of a dataspace, no feature in two of them.
 
-    X and Y are exchanges of each other if one arises from the other so: one person goes from x to a
-    possible y. For every block in which their published tuples differ, one other record that has
-    y's whole tuple there (the carrier, read before any change; one record may serve several blocks)
-    takes x's leaf on the features of the block whose published nodes differ, and keeps all else.
-    Nobody else changes.
+    X and Y are exchanges of each other if one arises from the other as follows. One person goes
+    from x to a possible y. For every block in which their published tuples differ, one other record
+    that has y's whole tuple there (the carrier, read before any change; one record may serve
+    several blocks) takes x's leaf on the features of the block whose published nodes differ, and
+    keeps all else. Nobody else changes.
 
     Features that the published counts leave no choice are not part of a block: x and y agree on
     them.
@@ -85,10 +85,10 @@ class Blocks:
         return blocks
 
     def _refuse_answers(self) -> None:
-        """Refuse a feature next to exact counts of who has a value of it.
+        """Refuse a feature with exact counts of who has a value of it.
 
-        Whoever takes over that a person answered has a level from then on: more of a table changes
-        than what the person does.
+        A carrier who takes over an answer has a level afterwards, so a table changes by more than
+        the person's own change.
         """
         published = {name for margin in self.dataspace.margins for name in margin.names}
         for name in self.dataspace.schema.names:
@@ -111,7 +111,7 @@ class Blocks:
 
     @property
     def reach(self) -> int:
-        """The most records that one exchange changes: q + 1, all of them where there are fewer, 0
+        """The most records that one exchange changes: q + 1, all of them if there are fewer, 0
         without freedom.
         """
         free = bool(self.structure.varying) or self.count

@@ -1,9 +1,9 @@
-"""Units and their members: what is public about two linked kinds of records, and the two promises
-about them.
+"""Units and their members: what is public about two linked kinds of records, and their two
+promises.
 
 A unit (a household, a patient) has members (persons, stays). `LinkedDataspace` is D_t of both
-kinds; `Reach` counts how many members and units change together under a promise. What residuals
-then cost is in `promise.sensitivity.linked_products`.
+kinds; `Reach` counts how many members and units change together under a promise. The costs of
+residuals are in `promise.sensitivity.linked_products`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -49,7 +49,7 @@ def _kinds(value: Iterable[str]) -> tuple[str, ...]:
 
 
 def members_text(least: int, most: int) -> str:
-    """Say how many members a unit may have.
+    """Describe how many members a unit may have.
 
     >>> members_text(1, 1), members_text(0, 1), members_text(0, 8)
     ('1 member', 'at most 1 member', '0 to 8 members')
@@ -118,7 +118,7 @@ class Quarters:
 
 @frozen
 class Link(Encodable):
-    """How members belong to units, as far as it is public.
+    """The public facts about how members belong to units.
 
     Parameters
     ----------
@@ -131,7 +131,7 @@ class Link(Encodable):
     column
         The column that names a unit.
     quarters
-        Units that are counted in no table, if there are any.
+        Units that no table counts, if any.
 
     Examples
     --------
@@ -188,14 +188,14 @@ class Link(Encodable):
 
 @frozen(slots=False, eq=False, repr=False)
 class LinkedDataspace(Dataspace):
-    """D_t of members and units that are linked; by itself it is what is public about the members.
+    """D_t of linked members and units; by itself it is the public information about the members.
 
     Parameters
     ----------
     units
         What is public about the units: features, number, exact totals by their own features.
     link
-        How they hang together.
+        How they are linked.
 
     Examples
     --------
@@ -254,7 +254,7 @@ class LinkedDataspace(Dataspace):
             raise Refused("the members do not fit into the units of the declared sizes")
 
     def _check_quarters(self) -> None:
-        """Refuse quarters where a table of units has them, or no table of members has them."""
+        """Refuse quarters if a table of units has them, or no table of members does."""
         quarters = self.link.quarters
         if quarters is None:
             return
@@ -268,7 +268,7 @@ class LinkedDataspace(Dataspace):
 
     @classmethod
     def joining(cls, members: Dataspace, units: Dataspace, link: Link) -> Self:
-        """Return the space of two kinds that are known each by itself."""
+        """Return the space of two kinds from the space of each."""
         return cls(members.schema, members.margins, members.totals, members.n, units, link)
 
     def __repr__(self) -> str:
@@ -350,11 +350,11 @@ class LinkedDataspace(Dataspace):
     is_within = Datasets.is_within
 
     def union(self, other: Any) -> "Dataspace | None":
-        """Return this space where the other is the same; None elsewhere."""
+        """Return this space if the other is the same; otherwise None."""
         return self if self == other else None
 
     def with_features(self, schema: Schema) -> "Dataspace | None":
-        """Return this space where the schema is its own; None elsewhere."""
+        """Return this space if the schema is its own; otherwise None."""
         return self if schema == self.schema else None
 
     def _document(self) -> dict[str, Any]:

@@ -1,7 +1,7 @@
-"""Small dataspaces listed table by table, and where the worst case of a(t) is found in them.
+"""Small dataspaces listed table by table, and the worst case of a(t) in them.
 
-Which slice is worst, and how many records it takes, is found in `adjacency`. Dataspaces that are
-small enough are listed, with both readings of a(t).
+Dataspaces that are small enough are listed, with both readings of
+a(t).
 """
 
 import math
@@ -43,7 +43,7 @@ def cells(dataspace: Dataspace) -> NDArray[np.intp]:
 
 
 def fiber(dataspace: Dataspace) -> NDArray[np.int64] | None:
-    """Return every table of D_t, a row of counts of `cells` for each; None if there are more
+    """Return every table of D_t, one row of counts of `cells` per table; None if there are more
     than `MOST_TABLES`.
 
     Cells are filled in order; a partial table is dropped once a margin cannot be met any more.
@@ -60,14 +60,14 @@ def fiber(dataspace: Dataspace) -> NDArray[np.int64] | None:
     if not dataspace.schema.grid.holds(MOST_CELLS):
         return None
     where = cells(dataspace)
-    # Counting first is cheap, and spares a search that would be given up anyway.
+    # Counting first is cheap, and avoids a search that would be given up anyway.
     if _certainly_more(dataspace, where):
         return None
     rows, left = _constraints(dataspace, where)
     return _list_tables(tuple(map(tuple, rows)), tuple(left.tolist()))
 
 
-@lru_cache(maxsize=2)  # one release asks for the same again and again
+@lru_cache(maxsize=2)  # one release asks for the same tables repeatedly
 def _list_tables(
     margins: tuple[tuple[int, ...], ...], totals: tuple[int, ...]
 ) -> NDArray[np.int64] | None:
@@ -114,7 +114,7 @@ def _list_tables(
 
 
 def _certainly_more(dataspace: Dataspace, where: NDArray[np.intp]) -> bool:
-    """Whether there are more tables than `MOST_TABLES`, where they can be counted: one margin, or n
+    """Whether there are more tables than `MOST_TABLES`, if they can be counted: one margin, or n
     alone.
 
     Then they are ``Π C(t + k - 1, k - 1)`` over the cells of the margin, with k cells of the table
@@ -217,7 +217,7 @@ def completions(structure: Structure, record: Sequence[int]) -> Iterator[Record]
 
 
 def can_change_alone(structure: Structure) -> bool:
-    """Whether a record can change on its own where every published feature has one level."""
+    """Whether a record can change on its own if every published feature has one level."""
     start = a_record(structure)
     return any(record != start for record in completions(structure, start))
 
@@ -229,7 +229,7 @@ NEVER = 2**40  # more than any number of records
 
 @dataclass(frozen=True)
 class MovedTogether:
-    """How many records must move together, counted over all tables of a dataspace.
+    """How many records must change together, found by listing all tables of a dataspace.
 
     Attributes
     ----------

@@ -1,8 +1,8 @@
-"""Whom a promise protects, and what the two kinds of adjacency are called in messages and reports.
+"""Whom a promise protects, and the words for the two kinds of adjacency in messages and reports.
 
 Without a `Protection` a record is a person; with one, several records belong to one person. `Ball`
-and `Exchange` (in `adjacency`) hold their words here, so nobody else asks which of the two it
-is.
+and `Exchange` (in `adjacency`) keep their words here, so no other code asks which of the two it
+has.
 """
 
 import re
@@ -34,7 +34,7 @@ class Protection(Encodable):
     Parameters
     ----------
     id
-        The column that says whose a record is.
+        The column that identifies the person of a record.
     most
         The most records of one unit: public, declared, and data beyond it are refused.
     records
@@ -42,8 +42,8 @@ class Protection(Encodable):
     protect
         A unit with all its records, or one of them.
     least
-        The fewest records of one unit. Units that are known from their records alone have one at
-        least.
+        The fewest records of one unit. Units known only from their records have at least
+        one.
 
     Examples
     --------
@@ -152,7 +152,7 @@ class Protection(Encodable):
 
 
 def refuse_dependent(protection: Protection | None, instead: str) -> None:
-    """Refuse a test that is exact for independent records alone, where a person may have several.
+    """Refuse a test that is exact only for independent records if a person may have several.
 
     >>> refuse_dependent(Protection("patient", 5, "stays"), "semidp model")
     Traceback (most recent call last):
@@ -168,7 +168,7 @@ def refuse_dependent(protection: Protection | None, instead: str) -> None:
 
 @dataclass(frozen=True)
 class ChangedUnits(Encodable):
-    """The most units in which two adjacent datasets of linked records differ, by what tables see.
+    """The most units in which two adjacent datasets of linked records differ, as tables see it.
 
     Each number includes the one before: a unit that differs in its own features counts in all
     three.
@@ -309,7 +309,7 @@ class AdjacencyWords(ABC):
 
     @property
     def person(self) -> tuple[str, ...]:
-        """The person behind a number of records, where one has several."""
+        """The person behind a number of records, if one has several."""
         return () if self.protection is None else (self.protection.who,)
 
 
@@ -383,7 +383,7 @@ class ExchangeWords(AdjacencyWords):
 
     @property
     def others_follow(self) -> str:
-        """What others do where one person with several records differs."""
+        """What others do if one person with several records differs."""
         handed = f"{self.noun} of others only hand over the published values that are taken"
         if self.units is None or self.protection is None:
             return handed

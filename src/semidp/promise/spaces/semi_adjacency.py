@@ -1,9 +1,9 @@
-"""The semi-adjacent parameter a(t): how many records must be able to change together, computed or
+"""The semi-adjacent parameter a(t): how many records must change together, computed or
 bounded.
 
 Margins that are disjoint apart from a common part have a closed form, small dataspaces are listed
-(`listed_tables`). Elsewhere the largest degree of a Graver element bounds it: a table of whole
-numbers with zero margins that is no sum of two others without cancellation.
+(`listed_tables`). Otherwise a(t) is bounded by the largest degree of a Graver element: a table
+of integers with zero margins that is not a sum of two others without cancellation.
 """
 
 from collections.abc import Iterable, Mapping
@@ -36,8 +36,8 @@ Matrix = NDArray[np.int64]
 
 
 def graver_basis(matrix: Matrix) -> Matrix | None:
-    """Return the Graver basis of ``{z whole : matrix z = 0}``, a row for each element, or None
-    if it takes long.
+    """Return the Graver basis of ``{z integer : matrix z = 0}``, one row per element, or None
+    if it takes too long.
 
     Project and lift. Some cells determine the others in whole numbers; on them alone the basis is
     ±e_i. Cell by cell is added: every z is a sum of lifted elements that is free of cancellation on
@@ -46,7 +46,7 @@ def graver_basis(matrix: Matrix) -> Matrix | None:
     sums of pairs that agree in sign on the old cells and cancel on the new one are needed; taken in
     the order of their size on the old cells, each is either a sum of known elements or a new one.
 
-    None also where no such cells are found.
+    None also if no such cells are found.
 
     Examples
     --------
@@ -168,7 +168,7 @@ def _complete(basis: Matrix, known: int, work: int) -> tuple[Matrix | None, int]
         sizes = np.abs(sums[:, :known]).sum(axis=1)
         for size in np.unique(sizes).tolist():
             waiting.setdefault(size, []).append(sums[sizes == size])
-        # The smallest sums first: a sum that is no sum of known elements then is a new one.
+        # Smallest sums first: one that is not a sum of known elements is then a new element.
         while True:
             if not waiting:
                 return elements.rows, work
@@ -190,8 +190,8 @@ _FEW_CELLS = 20
 
 
 def graver_degree(structure: Structure) -> int | None:
-    """Return the largest degree of a Graver element of the margins, where it is known: then
-    ``a(t) <= max(2, 1 + g)``.
+    """Return the largest degree g of a Graver element of the margins, if known: ``a(t) <=
+    max(2, 1 + g)``.
 
     If somebody already is y, two records swap. Otherwise T' - T for a table T' of D_t with a y is a
     sign-compatible sum of Graver elements; one of them, e, brings a y, and T + e is in D_t: x
@@ -293,9 +293,9 @@ class SemiAdjacency(Encodable):
         The paper's Definition read literally, which takes the most favorable dataset; None if
         it is not known.
     bound
-        What is used: `worst_case` where known, else a proven upper bound of it.
+        What is used: `worst_case` if known, else a proven upper bound of it.
     method
-        How it was found.
+        How the value was found.
     worst
         Where a worst case is that attains `worst_case`; `publish.witness` writes it out.
 

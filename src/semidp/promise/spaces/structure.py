@@ -1,8 +1,8 @@
-"""How the published margins of a dataspace hang together: what really constrains the data, the
-slices it leaves, and the values of margins under which most can change.
+"""How the published margins of a dataspace overlap: which of them constrain the data, the slices
+they leave, and the values of margins under which most can change.
 
-What somebody else knows or publishes is often known by its features alone. A claim about it must
-hold for all values that it may have: `widest_space` has the values that allow all moves.
+Margins that somebody else knows or publishes are often known only by their features. A claim about
+them must hold for all their possible values: `widest_space` has the values that allow all moves.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -32,7 +32,7 @@ from semidp.promise.spaces.dataspace import Dataspace, Margin, normalize_margins
 MOST_BLOCKS = 6  # 63 patterns; the program has a row for each of the 203 partitions of six blocks
 # beyond this the program runs on scaled counts, so solver tolerances cannot matter
 _LARGEST_COUNT = 100_000
-_INFEASIBLE = 2  # scipy's code for a program proven to have no solution
+_INFEASIBLE = 2  # scipy's status code for a program proven infeasible
 
 BlockSet = frozenset[int]
 BlockSets = tuple[BlockSet, ...]
@@ -40,7 +40,7 @@ BlockSets = tuple[BlockSet, ...]
 
 @dataclass(frozen=True, eq=False)
 class Structure:
-    """The margins of a dataspace, and the questions that decide which method applies.
+    """The margins of a dataspace, and the properties that decide which method applies.
 
     >>> from semidp.promise.spaces.dataspace import Margin
     >>> from semidp.promise.schema.features import Feature
@@ -119,8 +119,8 @@ class Structure:
         return inhabited
 
     def canonical(self, view: View) -> View:
-        """Return the coarsest view that says as much: depths without a choice are left out at the
-        end of a chain.
+        """Return the coarsest equivalent view: depths without a choice are dropped at the end of
+        a chain.
 
         Views of one class are mapped to one of them, in a way that keeps their order.
         """
@@ -132,13 +132,13 @@ class Structure:
 
     @cached_property
     def published_view(self) -> View:
-        """All that is published about any feature, together."""
+        """The join of all published views."""
         return join(self.grid.nothing, *(margin.view for margin in self.margins))
 
     @cached_property
     def essential(self) -> tuple[Totals, ...]:
-        """Margins that really constrain the data: cut down to where they leave a choice, and
-        without nested ones.
+        """Margins that constrain the data: cut down to where they leave a choice, without
+        nested ones.
         """
         return finest(self.grid, self.margins, self.canonical)
 
@@ -401,7 +401,7 @@ def _program(
     ones = np.ones(count)
     integral = np.concatenate([np.full(count, int(whole)), ones])
     upper = np.concatenate([np.full(count, others), ones])
-    # Any solution will do: nothing is minimized.
+    # Any feasible solution will do: nothing is minimized.
     costs = np.zeros(2 * count)
     constraint = LinearConstraint(np.array(rows), -np.inf, np.array(tops))
     bounds = Bounds(0, upper)
@@ -473,7 +473,7 @@ def even_space(schema: Schema, margins: Iterable[Margin], each: int) -> Dataspac
 
 def widest_space(schema: Schema, margins: Iterable[Margin], known: Dataspace, a: int) -> Dataspace:
     """Return a dataspace with S_a(t) ⊆ S_a(t0) for every t of the margins that agrees with what is
-    known of it.
+    known about it.
 
     t0 has at least `a` records in every cell that the known values leave possible. Let X, X' be
     adjacent in D_t. At most a of their records differ, and every cell of t0 holds as many; the rest
@@ -490,7 +490,7 @@ def widest_space(schema: Schema, margins: Iterable[Margin], known: Dataspace, a:
     margins
         What is exact.
     known
-        Values that are known of it: where they are 0 nobody can be.
+        Values that are known about it: where they are 0 nobody can be.
     a
         How many records may differ.
 

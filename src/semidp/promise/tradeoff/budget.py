@@ -1,8 +1,8 @@
-"""How much privacy loss may be spent, in exact numbers; the curves that numbers stand for, and what
-one way of stating a guarantee says in another.
+"""How much privacy loss may be spent, in exact numbers; the curves that numbers stand for, and
+conversions between ways of stating a guarantee.
 
-A `Budget` is one of four kinds; what it buys depends on the query and the invariants and is worked
-out by the mechanisms. Conversions are rounded so that they claim less privacy than is true.
+A `Budget` is one of four kinds; mechanisms work out what it buys for a query and the
+invariants. Conversions are rounded so that they claim less privacy than is true.
 """
 
 import math
@@ -141,7 +141,7 @@ class Budget(Encodable):
         return Approximate(self.epsilon, self.delta or Fraction(0))
 
     def split_evenly(self, parts: int) -> "Budget":
-        """Return the budget of each of several measurements. Together they spend no more than this
+        """Return the budget of each of several measurements, which together spend at most this
         budget.
 
         >>> Budget.zcdp(1).split_evenly(4).rho, Budget.gdp(1).split_evenly(4).mu
@@ -164,8 +164,8 @@ class Budget(Encodable):
 
     @staticmethod
     def sum_budgets(parts: "Sequence[Budget | None]") -> "Budget | None":
-        """Return what several measurements may spend together, simply added; None if kinds
-        differ or one has none.
+        """Return the sum of what several measurements may spend; None if kinds differ or
+        one has none.
 
         >>> Budget.sum_budgets([Budget.gdp("3/5"), Budget.gdp("4/5")]).mu
         Fraction(1, 1)
@@ -222,8 +222,8 @@ class Budget(Encodable):
         return f"{amounts} ({_WORDS[self.kind]})"
 
     def numbers(self) -> dict[str, Any]:
-        """Return the budget for readers of a result: numbers, rounded up where no float prints as
-        they do.
+        """Return the budget for readers of a result: numbers, rounded up if no float prints the
+        same.
 
         >>> Budget.approximate(1, "1e-9").numbers()
         {'kind': 'approximate', 'epsilon': 1, 'delta': 1e-09}

@@ -3,8 +3,8 @@
 A composition keeps its parts exactly and computes numbers only when asked, so it is commutative and
 associative by construction and small on disk. `Losses` are privacy-loss distributions on a grid,
 with every rounding error counted against the claim: discretization is "connect the dots"
-(Doroshenko, Ghazi, Kamath, Kumar and Manurangsi 2022), as in dp-accounting; what is added here is a
-proven bound on the round-off of every step, which dp-accounting does not give.
+(Doroshenko, Ghazi, Kamath, Kumar and Manurangsi 2022), as in dp-accounting; in addition, the
+round-off of every step has a proven bound, which dp-accounting does not give.
 """
 
 import functools
@@ -132,8 +132,8 @@ class Losses:
         return cls(step, lowest, masses, infinite + rounding)
 
     def convolve(self, other: "Losses") -> "Losses":
-        """Return the distribution of the sum of two independent losses, never below the true one in
-        effect.
+        """Return the distribution of the sum of two independent losses, never more favorable than
+        the true one.
 
         A plain convolution of nonnegative numbers errs by a relative bound, paid by a factor. A
         Fourier transform errs in the l2 norm by at most 7 u log2(N) per transform (Higham 2002,
@@ -160,8 +160,8 @@ class Losses:
         return Losses(self.step, lowest, masses, infinite).trim_tails(_TAIL)
 
     def trim_tails(self, mass: float) -> "Losses":
-        """Move an upper tail of at most `mass` to infinity, and a lower one up to the lowest loss
-        kept.
+        """Move an upper tail of at most `mass` to infinity, and a lower one up to the lowest kept
+        loss.
         """
         size = len(self.masses)
         left = int(np.searchsorted(np.cumsum(self.masses), mass))
@@ -204,8 +204,8 @@ class Losses:
 
 
 def convolve_all(parts: Sequence[Losses]) -> Losses:
-    """Return the distribution of the sum of all losses, shortest first so that long arrays meet
-    rarely.
+    """Return the distribution of the sum of all losses, shortest first to keep arrays
+    short.
 
     >>> pair = Losses(1.0, 0, np.array([0.5, 0.5]), 0.0)
     >>> convolve_all([pair] * 3).masses.round(3).tolist()
@@ -259,9 +259,8 @@ _LARGEST_EXPONENT = 700  # of e, in floats
 def compose(*parts: Tradeoff) -> Tradeoff:
     """Return ``f1 ⊗ … ⊗ fk``: Gaussian, zCDP, or a `Composed` that keeps the parts.
 
-    Gaussians add their mu²; where a part is known by its rho alone and all others imply zCDP, the
-    rhos add; otherwise privacy-loss distributions decide, pessimistically. Parts are symmetrised
-    first.
+    Gaussians add their mu²; if a part is known by its rho alone and all others imply zCDP, the rhos
+    add; otherwise privacy-loss distributions decide, pessimistically. Parts are symmetrized first.
 
     >>> compose(Gaussian(Fraction(1)), ZCDP(Fraction(2)))
     ZCDP(rho=Fraction(5, 2))
@@ -315,7 +314,7 @@ def _merge_parts(parts: list[Tradeoff]) -> list[Tradeoff]:
 
 
 class Numeric(Cornered):
-    """A symmetric curve of which nothing but the float corners and some other proofs are known."""
+    """A symmetric curve known only by its float corners and some other proofs."""
 
     def group(self, k: int) -> Tradeoff:
         return self if group_size(k) == 1 else Grouped(self, k)
@@ -493,7 +492,7 @@ class Grouped(Numeric):
 
     def _other_epsilons(self, delta: Fraction) -> list[float]:
         epsilons = super()._other_epsilons(delta)
-        # else the rule, which loses more delta, says nothing either
+        # otherwise the rule, which loses more delta, proves nothing either
         if self.curve.epsilon(delta) < math.inf:
             by_rule = least(lambda epsilon: self._by_rule(Fraction(epsilon)) <= delta)
             epsilons.append(read_up(by_rule))
@@ -550,7 +549,7 @@ def discretize_losses(part: Tradeoff, step: float) -> Losses:
 
 
 def _bound_losses(part: Tradeoff) -> tuple[Fraction | None, Fraction]:
-    """Return an (epsilon, delta) of a part at which its losses end, with no epsilon where they do
+    """Return an (epsilon, delta) of a part at which its losses end, with no epsilon if they do
     not.
     """
     pure = part.implied_epsilon()

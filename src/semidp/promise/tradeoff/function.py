@@ -32,7 +32,7 @@ _CLOSE = 1e-12  # where fast deltas are too close to call, and slow ones decide
 
 
 class Order(enum.Enum):
-    """How one curve stands to another; "stronger" means more private, that is pointwise at least as
+    """How one curve compares with another; "stronger" means more private: pointwise at least as
     high.
 
     >>> Order.STRONGER.reverse()
@@ -54,8 +54,8 @@ class Order(enum.Enum):
 
     @classmethod
     def from_comparison(cls, below: bool, above: bool) -> "Order":
-        """Return the order of a curve that is somewhere below (`below`), somewhere above (`above`)
-        another.
+        """Return the order of a curve that is below another somewhere (`below`) or above it
+        (`above`).
 
         >>> Order.from_comparison(below=True, above=True)
         <Order.NOT_COMPARABLE: 'not comparable'>
@@ -129,13 +129,13 @@ class Tradeoff(Encodable, ABC):
     def symmetric(self) -> "Tradeoff":
         """Return the curve that holds for both orders of a pair: ``max(f, f^-1)``.
 
-        Adjacency is symmetric, so nothing is lost and often something gained.
+        Adjacency is symmetric, so nothing is lost, and often something is gained.
         """
         return self
 
     def __ge__(self, other: "Tradeoff") -> bool:
-        """Whether this curve is nowhere lower than `other`: at least as private. Of two that cross,
-        neither is.
+        """Whether this curve is nowhere lower than `other`: at least as private. False if they
+        cross.
         """
         return self.compare(other) in (Order.EQUAL, Order.STRONGER)
 
@@ -148,7 +148,7 @@ class Tradeoff(Encodable, ABC):
 
         Exact within a family. Between families the curves are compared through delta(epsilon) on a
         grid that reaches into the far tails and holds every kink; differences below one part in
-        10^9 count as none.
+        10^9 are ignored.
         """
         if self == other:
             return Order.EQUAL
@@ -191,18 +191,18 @@ class Tradeoff(Encodable, ABC):
 
     @abstractmethod
     def _values(self, alpha: Floats) -> Floats:
-        """`__call__` of a curve that is not trivial, up to what 0 and `alpha` cut off."""
+        """`__call__` of a nontrivial curve, before cutting at 0 and `alpha`."""
 
     @abstractmethod
     def _delta(self, epsilon: Fraction) -> float:
-        """`delta` of a curve that is not trivial, perhaps above 1."""
+        """`delta` of a nontrivial curve, perhaps above 1."""
 
     @abstractmethod
     def _landmarks(self) -> Floats:
         """Epsilons (>= 0) at which a comparison should look: all kinks, and far into the tail."""
 
     def _deltas(self, epsilons: Floats) -> Floats:
-        """`delta` for many epsilons >= 0: as cautious, perhaps a little less tight, and fast."""
+        """`delta` for many epsilons >= 0: as safe, perhaps a little less tight, and fast."""
         exact_epsilons = [Fraction(float(epsilon)) for epsilon in epsilons]
         return np.array([self.delta(epsilon) for epsilon in exact_epsilons])
 
@@ -217,8 +217,8 @@ class Tradeoff(Encodable, ABC):
 
 
 def read_up(x: float) -> float:
-    """Return the next float, so a number found by search holds both as it is and as its digits
-    are read.
+    """Return the next float, so a number found by search is valid both exactly and as its printed
+    digits.
 
     >>> read_up(1.0), read_up(0.0)
     (1.0000000000000002, 0.0)
@@ -227,7 +227,7 @@ def read_up(x: float) -> float:
 
 
 def strength(value: Number, name: str) -> Fraction:
-    """Return a privacy parameter as an exact fraction: 0, or of a size that arithmetic here covers.
+    """Return a privacy parameter as an exact fraction: 0, or within the range of the arithmetic.
 
     >>> strength("1e300", "epsilon")
     Traceback (most recent call last):

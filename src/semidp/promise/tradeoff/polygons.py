@@ -2,9 +2,9 @@
 linear curves with exact corners.
 
 A corner is kept as (size, power) = (1 - alpha, 1 - f(alpha)) of a test, where small numbers keep
-their precision and ``delta(eps) = max over corners of power - e^eps size``. Corners may be given as
-such, as a privacy profile, or as code: everything about these is rational arithmetic, groups and
-symmetrization included.
+their precision and ``delta(eps) = max over corners of power - e^eps size``. Corners may be given
+directly, as a privacy profile, or as code: all of it is rational arithmetic, including groups and
+symmetrization.
 """
 
 import itertools
@@ -113,7 +113,7 @@ class Polygon(Cornered):
         return largest if steepest is None else min(largest, round_up(steepest))
 
     def _steepest(self) -> Fraction | None:
-        """Return an epsilon beyond which delta no longer falls, where one is known exactly."""
+        """Return an epsilon beyond which delta no longer falls, if one is known exactly."""
         return None
 
     def _landmarks(self) -> Floats:
@@ -209,7 +209,7 @@ class Approximate(Polygon):
         first, corners = lowest([*lines, (ball(0), one)])
         nearly_one = ball(1 - _NEARLY)
         if any(not (size < 1 or size > nearly_one) for size, _ in corners):
-            return [(ball(0), one), (one, one)]  # beyond arithmetic: claim nothing
+            return [(ball(0), one), (one, one)]  # beyond the range of the arithmetic: claim nothing
         inner = [corner for corner in corners if corner[0] < 1]
         return [(ball(0), first), *inner, (one, one)]
 
@@ -380,7 +380,7 @@ class PiecewiseLinear(Polygon):
 
 
 def piecewise(alphas: Iterable[Number], values: Iterable[Number]) -> PiecewiseLinear:
-    """Return the curve through the given corners, exactly; refuse what is not a tradeoff function.
+    """Return the exact curve through the given corners; refuse corners of no tradeoff function.
 
     >>> piecewise([0, 0.5, 1], [0, 0.6, 1])
     Traceback (most recent call last):
@@ -462,7 +462,7 @@ def lower_hull(points: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
 
 
 def _increasing(corners: list[Corner]) -> list[Corner]:
-    """Corners without those that lie no further than the one before."""
+    """Corners without those that lie no farther than the one before."""
     kept = corners[:1]
     for before, corner in itertools.pairwise(corners):
         if corner[0] > before[0]:

@@ -101,7 +101,7 @@ class Gaussian(OneNumber):
 
     @property
     def mu(self) -> Fraction:
-        """Return mu: exact where its square is a perfect square, else rounded up by at most 2^-64.
+        """Return mu: exact if its square is a perfect square, else rounded up by at most 2^-64.
 
         >>> Gaussian(Fraction(9, 4)).mu
         Fraction(3, 2)

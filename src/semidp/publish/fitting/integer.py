@@ -201,7 +201,7 @@ class Flow:
         """Return the best table within 2^reach - 1 records of `table` in each cell, its gain in
         units, and a proof.
 
-        Steps of more than one record enter at their mean cost, an upper bound that is exact where
+        Steps of more than one record enter at their mean cost, an upper bound that is exact if
         they are used fully or not at all. So the loss never rises, and no gain at any reach means
         that no cycle of single records improves the table: it is optimal if the proof, that no cost
         was too large for the solver, holds.

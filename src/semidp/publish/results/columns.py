@@ -1,4 +1,4 @@
-"""What is published as files of columns: CSV, or Parquet where there are many rows; as data frames;
+"""What is published as files of columns: CSV, or Parquet if there are many rows; as data frames;
 and described.
 
 Every row has labels (of a nested feature the whole path), then numbers that read back the same.

@@ -199,7 +199,7 @@ class PublishedTable(PublishedColumns):
         return Columns.of_cells(shown.schema, {**named, "count": shown.counts}, TABLE_MEANINGS)
 
     def plot(self, axes: Any = None) -> Any:
-        """Draw the counts as shades, on matplotlib axes where given; return the figure."""
+        """Draw the counts as shades, on matplotlib axes if given; return the figure."""
         shown = self.as_asked()
         return heatmap(shown.schema, shown.counts, axes)
 

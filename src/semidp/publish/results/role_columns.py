@@ -206,7 +206,7 @@ class Sheet(PublishedColumns):
     draw
         Draws another picture than estimates with their errors.
     caption, label
-        What is said of the picture: below it, and to those who do not see it.
+        What is said about the picture: below it, and to those who do not see it.
     """
 
     name: str
@@ -350,7 +350,7 @@ class Sheet(PublishedColumns):
         )
 
     def plot(self, axes: Any = None) -> Any:
-        """Draw it, on matplotlib axes where given; return the figure, or None without a picture."""
+        """Draw it, on matplotlib axes if given; return the figure, or None without a picture."""
         if self.draw is not None:
             return self.draw(axes)
         if not any(one.role is Role.error for one in self.role_columns):

@@ -163,7 +163,7 @@ DIALECTS = {
 
 @dataclass(frozen=True)
 class Value:
-    """An expression in SQL, and what is known of its value."""
+    """An expression in SQL, and what is known about its value."""
 
     kind: str
     sql: str
@@ -316,7 +316,7 @@ class ExpressionWriter:
     # Values
 
     def _value(self, node: Node, wanted: str | None = None) -> Value:
-        """Return the SQL of a tree; a column that nothing else is said of is read as `wanted`."""
+        """Return the SQL of a tree; a column without another type is read as `wanted`."""
         if isinstance(node, NamedColumn):
             return self._column(node.name, wanted)
         if isinstance(node, Constant):

@@ -579,7 +579,7 @@ def _bundle_columns(sizes: Sequence[int], sets: Sequence[tuple[int, ...]]) -> li
 
 
 def ravel_codes(codes: Sequence[Codes], sizes: Sequence[int], out: Codes | None = None) -> Codes:
-    """Return the flat positions of rows of codes, in an array that is at hand where there is one.
+    """Return the flat positions of rows of codes, in an array that is at hand if there is one.
 
     >>> ravel_codes([np.array([1, 0]), np.array([2, 1])], [2, 3])
     array([5, 1])

@@ -71,7 +71,7 @@ _PIECES = 64
 
 @dataclass(frozen=True, eq=False)
 class AnsweredEstimates:
-    """The number who answered and one number of them for each group; NaN where there is none.
+    """The number who answered and one number of them for each group; NaN if there is none.
 
     Parameters
     ----------

@@ -173,7 +173,7 @@ def _differences_sheet(request: "GroupRequest", found: GroupSums, number: int) -
 def _requested_intervals(
     intervals: Callable[..., Intervals], block: Margin, request: "GroupRequest"
 ) -> tuple[Intervals, ...]:
-    """Return the intervals of the noise alone, and those for the population where asked for."""
+    """Return the intervals of the noise alone, and those for the population if asked for."""
     level, together = request.confidence.level, request.confidence.simultaneous
     kinds = (False, True) if request.confidence.sampling else (False,)
     return tuple(
@@ -183,7 +183,7 @@ def _requested_intervals(
 
 
 def _state_alike(sets: list[tuple[Intervals, ...]]) -> list[list[Intervals]]:
-    """Let a request say one thing of all its sets: a level is exact where it is exact in each."""
+    """Let a request say one thing of all its sets: a level is exact if it is exact in each."""
     exact = [all(part.exact for part in parts) for parts in zip(*sets, strict=True)]
     return [
         [replace(part, exact=held) for part, held in zip(parts, exact, strict=True)]

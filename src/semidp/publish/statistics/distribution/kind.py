@@ -299,7 +299,7 @@ def read_off(request: Request, mechanism: Mechanism) -> OtherAnswer | None:
     if not isinstance(request, GroupedRequest) or not request.asked_quantiles:
         return None
     named = request.answering_kind == DistributionRequest.key
-    # A grid that is too fine for a distribution is refused only where one was asked for by name.
+    # A grid that is too fine for a distribution is refused only if one was asked for by name.
     if not named and (request.outcome.steps > MOST_STEPS or mechanism.space.is_zero):
         return None
     level = request.quantile_level

@@ -584,7 +584,7 @@ class UmpuTest:
     ) -> Interval:
         """Return the odds ratios that the test at level ``1 - level`` does not reject.
 
-        Two-sided: of the unbiased test (two equal tails where there is none). Greater (less): a
+        Two-sided: of the unbiased test (two equal tails if there is none). Greater (less): a
         lower (upper) confidence limit. Every odds ratio is covered with probability `level`, empty
         intervals counted as misses, and at most ``grid · max F'`` more on a grid.
 

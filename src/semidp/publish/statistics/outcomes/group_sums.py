@@ -189,7 +189,7 @@ def _rate(
         return float(binomial @ noise[near])
 
     def crossing(noise: Floats) -> float:
-        """The rate at which a tail is α/2; a bound of the rates where there is none."""
+        """The rate at which a tail is α/2; a bound of the rates if there is none."""
 
         def excess(rate: float) -> float:
             return chance(rate, noise) - tail
@@ -409,7 +409,7 @@ class NoisyMeans:
         return float(chdtrc(degrees, statistic / scale))
 
     def noise_draws(self, source: np.random.Generator, draws: int) -> Floats:
-        """Return draws of the noise in the means, after projection where there are several sets of
+        """Return draws of the noise in the means, after projection if there are several sets of
         groups.
         """
         space = self._space
@@ -570,7 +570,7 @@ class GroupSums(ByBlocks):
         Parameters
         ----------
         block
-            Which block; may be left out where there is one.
+            Which block; may be left out if there is one.
         """
         number = self._number(block)
         counts = self.space.counts[number].ravel()
@@ -638,7 +638,7 @@ class GroupSums(ByBlocks):
         Parameters
         ----------
         block
-            Which groups; may be left out where there is one set.
+            Which groups; may be left out if there is one set.
         level
             The probability that an interval holds the mean.
         sampling
@@ -831,7 +831,7 @@ class GroupSums(ByBlocks):
         Parameters
         ----------
         block
-            Which groups; may be left out where there is one set.
+            Which groups; may be left out if there is one set.
         sampling
             Whether the question is about the population that the records were drawn from.
         """

@@ -38,7 +38,7 @@ Integers = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class ByBlocks:
-    """What was measured by sets of groups whose counts are public; a set may be left out where
+    """What was measured by sets of groups whose counts are public; a set may be left out if
     there is one.
     """
 

@@ -736,7 +736,8 @@ class Published(DataFrames):
         """
         raise NotImplementedError
 
-    # --- what is said of it -----------------------------------------------------------------------
+    # --- what is said about it
+    # -----------------------------------------------------------------------
 
     def title(self) -> str:
         """Name it in the heading of a report."""

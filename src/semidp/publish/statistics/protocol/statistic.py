@@ -419,7 +419,7 @@ class PublishedStatistic(Published):
         """Say what its files hold."""
         return [(f"{sheet.name}.csv", sheet.words or self.title()) for sheet in self.sheets]
 
-    # --- what is said of it
+    # --- what is said about it
 
     def noisy_lines(self) -> list[str]:
         """Say how many rows have estimates."""
@@ -601,7 +601,7 @@ class Kind:
         The keys of its lists in release.json, with how their results are read, where they are not
         published again from their measurements.
     always_listed
-        The keys of lists that release.json has even where they are empty.
+        The keys of lists that release.json has even if they are empty.
     plan_keys
         What it may have at the top of a plan file next to its list.
     gather
@@ -848,5 +848,5 @@ def result_keys() -> tuple[str, ...]:
 
 
 def always_listed() -> set[str]:
-    """Return the keys of lists that release.json has even where they are empty."""
+    """Return the keys of lists that release.json has even if they are empty."""
     return {key for kind in kinds() for key in kind.always_listed}

@@ -181,7 +181,7 @@ class PartMeasurement:
 
     def reads(self, task: PartTask) -> bool:
         """Whether no attempt has stored what is measured."""
-        # Records are counted even where nobody can be, so some which appear there are refused.
+        # Records are counted even if nobody can be, so some which appear there are refused.
         return not self.has_noise or not self.is_measured(task)
 
     def measure(self, task: PartTask, source: Any, attempt: Path) -> None:

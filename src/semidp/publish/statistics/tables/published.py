@@ -160,7 +160,7 @@ class PublishedTables(PublishedCells):
         names = ", ".join(table.name for table in self.tables)
         raise InputError(f"there is no table {name!r}; there are {names}")
 
-    # --- what is said of it
+    # --- what is said about it
 
     def mechanism_lines(self) -> list[str]:
         """Say with what noise the tables were measured, for a terminal."""

@@ -309,7 +309,7 @@ class SeparateTables(PublishedTables):
         """The tables that reach below the cut."""
         return self.kind.below
 
-    # --- what is said of it
+    # --- what is said about it
 
     @cached_property
     def cell_errors(self) -> list[CellErrors]:

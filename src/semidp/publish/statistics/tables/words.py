@@ -384,7 +384,7 @@ def expected_counts(dataspace: Dataspace) -> NDArray[np.float64]:
 
 
 def _in_order(dataspace: Dataspace) -> list[Totals]:
-    """Return the published totals in the order of a junction tree where there is one; the number of
+    """Return the published totals in the order of a junction tree if there is one; the number of
     records alone.
     """
     totals = {total.view: total for total in dataspace.published_totals}
@@ -409,7 +409,7 @@ _NAMED_OTHERS = 3
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class PublishedCells(Published):
-    """What all tables of counts share: their files, and what is said of them.
+    """What all tables of counts share: their files, and what is said about them.
 
     Parameters
     ----------
@@ -519,7 +519,7 @@ class PublishedCells(Published):
         measured = self.blocks.columns_below(self.noisy, node)
         return self.blocks.rows(self.every_table(), node), measured
 
-    # --- what is said of it
+    # --- what is said about it
 
     def title(self) -> str:
         """Name the tables by their features, or their number where they are many."""
