@@ -29,7 +29,7 @@ def opendp_sums(scale: float | None) -> Any:
     if scale is None:
         context = dp.Context.compositor(
             data=pl.LazyFrame({"ward": ["a", "b"], "score": [1, 2]}),
-            privacy_unit=dp.query_unit(contributions=1),
+            privacy_unit=dp.unit_of(contributions=1),
             privacy_loss=dp.loss_of(epsilon=1.0),
             split_evenly_over=1,
             margins=[sizes],
