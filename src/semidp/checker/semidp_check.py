@@ -105,7 +105,7 @@ def list_rules():
     replaced values | any a records replace a values of groups, one exchange two | pen
     ranks | a replaced value moves every rank of its group by at most 1 | pen
     one cell | x11 moves by a quarter of the sum of absolute changes | pen
-    one member | carriers, one who makes room; two units resized | one_member_reach, one_member_keeps
+    one member | carriers, one who makes room; two sizes change | one_member_reach, one_member_keeps
     patterns | all ways to place a move in the trees of features | centered_cost_of_records, pen
     pairing | a move is a single moves that keep one margin | pairing, centered_cost_of_move
     sum of costs | at most the sum of the worst cost of each query | cost_of_move
