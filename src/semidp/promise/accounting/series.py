@@ -462,7 +462,7 @@ class SeriesAccount:
             )
 
     def _refuse_misspelled_constants(self) -> None:
-        """Refuse a column that is declared constant but has no exact totals: it may be misspelled."""
+        """Refuse a column declared constant without exact totals: it may be misspelled."""
         unknown = {*self.series.constant}.difference(self._published)
         if unknown:
             raise Refused(

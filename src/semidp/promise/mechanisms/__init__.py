@@ -1,5 +1,5 @@
 """Mechanisms: calibrated to a sensitivity space and a budget, each with the guarantee it satisfies.
 
-`mechanism` is the page to read first. Noise distributions live in `promise.noise`, the K-norm's
-geometry in `knorm`. Which mechanism a release takes is in `publish.selection`.
+Read `mechanism` first. Noise distributions live in `promise.noise`, the K-norm's geometry in
+`knorm`. `publish.selection` chooses the mechanism of a release.
 """

@@ -1,8 +1,8 @@
-"""Noise that is added to every cell, then projected: Gaussian for zCDP and GDP, on the lattice of
-whole tables, the paper's own; Laplace and l2 for pure budgets.
+"""Noise that is added to every cell, then projected: Gaussian for zCDP and GDP (discrete, rounded,
+on the lattice of whole tables, and the paper's own); Laplace and l2 for pure budgets.
 
-Discrete, rounded and lattice Gaussians and Laplace are whole numbers, drawn exactly. The others are
-real-valued by nature, so their claims are ideal.
+Discrete, rounded and lattice Gaussians and Laplace are integers, sampled exactly. The others are
+real-valued, so their claims are ideal.
 """
 
 import math
@@ -38,7 +38,7 @@ from semidp.promise.tradeoff.smooth import ZCDP, Gaussian
 
 @dataclass(frozen=True, eq=False)
 class NormalNoise(Mechanism):
-    """Noise that is normal, or close to it, with an exact σ²."""
+    """Normal or nearly normal noise with an exact σ²."""
 
     scale_powers: ClassVar[Mapping[str, int]] = {"sigma2": 2}
 
@@ -46,12 +46,12 @@ class NormalNoise(Mechanism):
 
     @property
     def scale(self) -> float:
-        """σ (before rounding, where the noise is rounded), rounded up."""
+        """σ (before any rounding of the noise), rounded up."""
         return root_up(self.sigma2)
 
     @property
     def variance(self) -> float:
-        """σ², where nothing is rounded."""
+        """σ², without rounding."""
         return float(self.sigma2)
 
 
@@ -97,7 +97,7 @@ class GaussianNoise(NormalNoise):
 class DiscreteGaussianMechanism(CellByCell, ConcentratedNoise):
     """Exact discrete Gaussian noise in every cell, then projection: zCDP with ``ρ = Δ2²/(2σ²)``.
 
-    Shifted by whole numbers, discrete Gaussians are no further apart than continuous ones (Canonne,
+    Shifted by whole numbers, discrete Gaussians are no farther apart than continuous ones (Canonne,
     Kamath and Steinke, 2020), so both parameters are exact fractions.
 
     Parameters
@@ -126,8 +126,8 @@ class DiscreteGaussianMechanism(CellByCell, ConcentratedNoise):
 
 @dataclass(frozen=True, eq=False)
 class ContinuousGaussianMechanism(GaussianNoise):
-    """The paper's mechanism, ``N(0, (Δ2/μ)² P)`` in floating point. For studies: its output is
-    marked not private.
+    """The paper's mechanism, ``N(0, (Δ2/μ)² P)`` in floating point. For studies only: its output
+    is marked not private.
 
     Parameters
     ----------
@@ -209,9 +209,9 @@ class LatticeGaussianMechanism(ConcentratedNoise):
     A shift by an element of the lattice costs what it costs the discrete Gaussian. The measurement
     consists of whole numbers with every published total exact, and it is unbiased. Coarse noise is
     smaller than in single cells: the shortest move of the lattice has four cells, and at σ² = 1/2 a
-    2 × 2 table has 28% of the projected variance. The errors are those of its law; on tables with
-    more than five rows and columns they are the upper bound ``σ²P``, which is met to about one part
-    in 10^5 from σ = 2 on.
+    2 × 2 table has 28% of the projected variance. The errors come from its distribution; on tables
+    with more than five rows and columns they are the upper bound ``σ²P``, which is tight to about
+    one part in 10^5 from σ = 2 on.
 
     Parameters
     ----------

@@ -1,8 +1,8 @@
-"""A product of tables cut at a depth of a nested feature: what is above the cut, what is below each
-node of it, and the noise of one branch.
+"""A product of tables cut at a depth of a nested feature: the part above the cut, the part below
+each node, and the noise of one branch.
 
-Noise is drawn and put together with what was measured above, residual by residual, so nothing
-larger than the tables of one branch is held. Calibration uses the norm of the whole.
+Noise is drawn and combined with the measurement above, residual by residual, so nothing larger
+than the tables of one branch is in memory. Calibration uses the norm of the whole product.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,7 +29,7 @@ Noise = TypeVar("Noise", bound=ResidualNoise)
 
 @dataclass(frozen=True)
 class Cut:
-    """Place where tables are taken apart: a depth of a nested feature that has finer depths below
+    """The depth of a nested feature at which tables are divided; it has finer depths below
     it.
 
     Parameters
@@ -53,7 +53,7 @@ class Cut:
 
     @classmethod
     def from_name(cls, schema: Schema, name: str) -> "Cut":
-        """Return the cut at a named depth; refuse one that has nothing below."""
+        """Return the cut at a named depth; refuse the finest depth."""
         depths = [feature.names[:-1] for feature in schema.features]
         for axis, names in enumerate(depths):
             if name in names:
@@ -89,7 +89,7 @@ class Cut:
     def branch(self, schema: Schema, node: int) -> Schema:
         """Return the schema of the records below one node of the cut; every depth stays.
 
-        Structural zeros stay as far as the node has the levels that they name.
+        Structural zeros stay if the node has the levels that they name.
         """
         features = list(schema.features)
         features[self.axis] = features[self.axis].branch(self.depth, node)
@@ -235,8 +235,8 @@ def mechanism_above(mechanism: Noise, cut: Cut) -> Noise:
 
 @dataclass(frozen=True, eq=False)
 class BranchNoise:
-    """The noise on the residuals below one node of a cut, with the σ² and the law of the whole
-    product's mechanism.
+    """The noise on the residuals below one node of a cut, with the σ² and the distribution of
+    the whole product's mechanism.
 
     Parameters
     ----------

@@ -1,6 +1,6 @@
 """The count x11 of a 2×2 table as a query, and the canonical noise that measures it.
 
-Both margins of the table are public (within strata), so x11 is all that is left to protect.
+Both margins of the table are public (within strata), so only x11 needs protection.
 """
 
 import math
@@ -37,7 +37,7 @@ class CellSpace(QuerySpace):
     """S of x11, the count of the first level of both features, summed over strata.
 
     Any a records that keep both margins change x11 by at most floor(a/2), and by no more than the
-    margins leave room for. An exchange changes it by what it changes a cell of the table.
+    margins allow. An exchange changes it as it changes a cell of the table.
 
     Parameters
     ----------
@@ -119,7 +119,7 @@ class CellSpace(QuerySpace):
         return Norms(largest, largest**2, largest)
 
     def refuse_idle(self) -> None:
-        """Refuse a number of records so small that none of them can change with both margins
+        """Refuse a number of records too small for any change with both margins
         fixed.
         """
         if self.adjacency.a < 2 and self.low < self.high:
@@ -204,7 +204,7 @@ class CanonicalMechanism(Mechanism):
 
     @classmethod
     def calibrate(cls, space: QuerySpace, budget: Budget) -> Self:
-        """Return the canonical noise of a budget, stretched by what x11 can move."""
+        """Return the canonical noise of a budget, stretched by how far x11 can move."""
         return cls(space, find_claimable_curve(budget), space.linf)
 
     @property

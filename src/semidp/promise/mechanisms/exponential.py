@@ -1,7 +1,7 @@
 """Quantiles by exact group: how far ranks of a private outcome can move while group sizes stay
 exact, and the mechanisms that choose a value in each group.
 
-A value is chosen the likelier, the fewer records would have to change to make it the quantile.
+The fewer records would have to change to make a value the quantile, the likelier it is chosen.
 """
 
 import math
@@ -53,9 +53,9 @@ class RankSpace(SpaceByGroups):
     The r-th smallest value of a group with n_g records is v where fewer than r values lie below v
     and at least r up to v. Every v has the score ``s(v) = max(r - F(v), F(v-1) - r + 1)``, F(v) the
     number of values up to v (`rank_scores`). Above 0 it is the fewest records of the group that
-    must be replaced to make v the r-th smallest. At most 0 it has for the r-th smallest alone, the
-    lower the more of its ties would have to go: the weight of the wanted value grows with its ties,
-    and all else is chosen less often.
+    must be replaced to make v the r-th smallest. Only the r-th smallest value has a score of at
+    most 0, which falls with the number of its ties: the weight of the wanted value grows with its
+    ties, and everything else is chosen less often.
 
     *Groups.* Let two datasets of D_t differ in the records I, |I| <= a. Outside I nothing changes
     and the sizes are equal, so I holds the same number k_g of records of group g in both, whoever
@@ -79,8 +79,8 @@ class RankSpace(SpaceByGroups):
       ``μ_g <= rate k_g √(π/2)`` and ``μ² = (π/2) rate² Σ k_g²``.
 
     `norms` are Σ k_g, Σ k_g² and the largest k_g, times the m choices of each group, each at its
-    worst. Several sets of groups add up. That choices in several groups are charged together and
-    not one by one is the point: a records in all change, wherever they are.
+    worst. Several sets of groups add up. The point is that choices in several groups are charged
+    together and not one by one: only a records change in all, wherever they are.
 
     *Balls.* Each set obeys ``Σ k_g <= a``, whatever the others do, and Σ k_g² is largest where the
     largest groups are filled first. With p + p' sets ``Σ k_g = a (p + p')``.
@@ -125,8 +125,8 @@ class RankSpace(SpaceByGroups):
 
     @property
     def choices(self) -> int:
-        """How many values are chosen in each group: a quantile each, or with both ends of its
-        interval.
+        """How many values are chosen in each group: one per quantile, or three with the ends
+        of its interval.
         """
         return len(self.probabilities) * (1 if self.level is None else 3)
 
@@ -171,7 +171,7 @@ class RankSpace(SpaceByGroups):
 
     @property
     def exact(self) -> bool:
-        """Whether as many records can be replaced as the norms say."""
+        """Whether the stated numbers of replaced records are attained."""
         return self.sums.exact
 
     @property
@@ -234,7 +234,7 @@ class RankSpace(SpaceByGroups):
 
 
 def parse_quantiles(value: Iterable[Number]) -> tuple[Fraction, ...]:
-    """Return which quantiles are meant: at least one, between 0 and 1, each once, in order.
+    """Return the quantiles asked for: at least one, between 0 and 1, distinct and increasing.
 
     >>> parse_quantiles(["0.25", "1/2"])
     (Fraction(1, 4), Fraction(1, 2))
@@ -274,7 +274,7 @@ def rank_space(
     level
         The level of an interval for each; without it no interval is chosen.
     sampling
-        Whether intervals are about the population that the records were drawn from.
+        Whether intervals are about the population that the records were sampled from.
     """
     quantiles = parse_quantiles(probabilities)
     confidence = None if level is None else parse_level(level)
@@ -335,7 +335,7 @@ class ExponentialMechanism(Mechanism):
     Parameters
     ----------
     space
-        The groups, and what is chosen in each.
+        The groups, and the choices in each.
     rate
         How fast probabilities fall, exact: 1/rate is the scale of the error in ranks.
 
@@ -390,7 +390,7 @@ class ExponentialMechanism(Mechanism):
         return 2 / float(self.rate) ** 2
 
     def with_less_noise(self, share: Fraction) -> "ExponentialMechanism":
-        """Return choices at a larger rate: chosen values cannot be drawn towards the quantiles."""
+        """Return choices at a larger rate: chosen values cannot be moved towards the quantiles."""
         return replace(self, rate=self.rate / share)
 
     def noises(self, count: int, randomness: Randomness) -> NDArray[Any]:
@@ -464,8 +464,8 @@ class ExponentialMechanism(Mechanism):
 
 @dataclass(frozen=True, eq=False)
 class PermuteAndFlip(ExponentialMechanism):
-    """Pure ε with ``ε = 2 rate Σ k_g``, chosen by flips: closer than the exponential mechanism at
-    the same ε.
+    """Pure ε with ``ε = 2 rate Σ k_g``, chosen by flips: more accurate than the exponential
+    mechanism at the same ε.
     """
 
     name: ClassVar[str] = "permute and flip"

@@ -1,9 +1,9 @@
 """The K-norm mechanism: noise of density ∝ exp(-ε ‖v‖_K) for K = hull(S_a), optimal for pure
 budgets.
 
-A ball is a value with a norm and a sampler. `place_ball` finds the ball of a sensitivity space,
-where its points lie in the table, and the whole numbers next to them. `knorm_polar` says what a
-ball answers and solves its linear programs; `knorm_tables` has balls of both sides of a table,
+A ball is a value with a norm and a sampler. `place_ball` finds the ball of a sensitivity space, the
+cells of its points in the table, and how to round them. `knorm_polar` defines the interface of a
+ball and solves its linear programs; `knorm_tables` has balls of both sides of a table,
 `knorm_balls` those of one side and of any list of vectors.
 """
 
@@ -76,7 +76,7 @@ class PlacedBall(ABC):
         """Round in coordinates that are whole exactly for whole tables: post-processing, and the
         margins stay zero.
 
-        Many points, along the first axis, are rounded each for itself.
+        Many points, along the first axis, are rounded one by one.
         """
 
     @property
@@ -190,13 +190,13 @@ def place_ball(space: QuerySpace) -> PlacedBall:
     One published side (or none): `RowsBall`. Two: `PairBall` for two levels on a side, else
     `TableBall` for a = 2, 3, and for more records that of three, stretched: moves split into
     cycles, and a cycle of L records is a sum of ⌊L/2⌋ elements of hull(S_3), so
-    ``S_a ⊆ ⌊a/2⌋ hull(S_3)``. Everything else by listing S_a where that is small. Levels without
-    records take no part.
+    ``S_a ⊆ ⌊a/2⌋ hull(S_3)``. Everything else by listing S_a if that is small. Levels without
+    records are left out.
 
     Exchanges with one published side: `ExchangeBall` for two levels on a side, else a list where
     that is small, else the ball over rows of all moves that are no longer, which contains them.
-    Both sides: the space of three records. So many exchanges one after the other: the same ball,
-    stretched as often.
+    Both sides: the space of three records. Several exchanges in a row: the same ball, stretched
+    by their number.
 
     Examples
     --------
@@ -359,8 +359,8 @@ class KNormMechanism(PureMechanism):
 
     ``v = r U`` with U uniform in K and ``r ~ Gamma(s + 1, rate ε)``, s = rank(S_a). The noise is
     rounded to whole numbers in coordinates of the tables with zero margins, which is
-    post-processing since every table of D_t is whole there. All errors are known before anything is
-    drawn: constants of the ball, or a pilot that sees no data, plus the variance of the rounding.
+    post-processing since every table of D_t is whole there. All errors are known beforehand:
+    constants of the ball, or a pilot that sees no data, plus the variance of the rounding.
 
     Parameters
     ----------
@@ -421,7 +421,7 @@ class KNormMechanism(PureMechanism):
         return mechanism
 
     def reporting(self, progress: Progress) -> Self:
-        """Return a copy that reports how far a long draw has come."""
+        """Return a copy that reports the progress of a long draw."""
         return replace(self, progress=progress)
 
     @cached_property
@@ -453,8 +453,8 @@ class KNormMechanism(PureMechanism):
         return approximate(self.epsilon)
 
     def under(self, adjacency: Adjacency) -> Guarantee:
-        """Return what follows from the pairs alone: for any a records f∘…∘f, and for fewer pairs
-        the same f.
+        """Return the guarantee that follows from the pairs alone: f∘…∘f for any a records, and
+        the same f for fewer pairs.
         """
         mine = self.guarantee
         same_curve = Guarantee(mine.dataspace, adjacency, mine.tradeoff)

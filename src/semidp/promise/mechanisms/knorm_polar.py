@@ -4,11 +4,11 @@ The polar of hull(S_2) is small enough to write down; the three-cycles of S_3 jo
 violated. Every answer comes as two proved bounds, and rational arithmetic decides what they leave
 open.
 
-A `NormBall` is what every ball answers. K-norm noise on the real numbers is a radius times a
-uniform point of it; how large the radius is, and on which grid it is published, is decided in
-`mechanisms`. The polar is given as rows ``lower <= A w <= upper`` and maximized with scipy's HiGHS,
-warm from the last answer where scipy lets us. Points that floating point cannot place are left to
-an exact simplex method, which knows the polytope through a pricing function.
+`NormBall` is the interface of every ball. Real-valued K-norm noise is a radius times a uniform
+point of the ball; the mechanisms decide the radius and the grid on which it is published. The polar
+is given as rows ``lower <= A w <= upper`` and maximized with scipy's HiGHS, with a warm start if
+scipy allows it. Points that floating point cannot decide are left to an exact simplex method, which
+sees the polytope through a pricing function.
 """
 
 import importlib
@@ -56,8 +56,8 @@ class NormBall(Protocol):
 
 
 def pilot() -> Generator:
-    """Return the generator of every pilot study: always the same, so what is announced never
-    varies.
+    """Return the generator of every pilot study: always the same, so announced errors never
+    vary.
 
     >>> int(pilot().integers(10**9)) == int(pilot().integers(10**9))
     True
@@ -112,8 +112,8 @@ def noise_moment(ball: NormBall, epsilon: Fraction) -> float:
 
 @dataclass(frozen=True)
 class Optimum:
-    """A point of the polar and the multipliers of its rows: neither is trusted before it was
-    checked.
+    """A point of the polar and the multipliers of its rows: both are checked before they are
+    trusted.
     """
 
     point: Floats
@@ -167,7 +167,7 @@ class LinearProgram:
         return Optimum(np.array(solution.col_value), -np.array(solution.row_dual))
 
     def solve_cold(self, objective: Floats) -> Optimum | None:
-        """Return the answer of a solver that has no memory of earlier objectives."""
+        """Return the answer of a solver without a warm start."""
         from scipy.optimize import linprog
 
         low = np.isfinite(self._lower)

@@ -1,5 +1,5 @@
-"""Noise on the residuals of linked tables: one budget over members and units, as much for each as
-serves best.
+"""Noise on the residuals of linked tables: one budget, divided between members and units to serve
+the tables best.
 """
 
 import math
@@ -58,7 +58,7 @@ class LinkedNoise(Mechanism):
         budget
             zCDP, GDP or (ε, δ).
         placing
-            What `from_precision` of the class takes besides.
+            Further arguments of `from_precision` of the class.
         """
         if not isinstance(space, LinkedSpace):
             raise InputError(

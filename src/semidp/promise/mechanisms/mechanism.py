@@ -1,4 +1,4 @@
-"""What every mechanism shares: a calibrated value that knows its errors, its guarantee and how to
+"""The base of every mechanism: a calibrated value that knows its errors, its guarantee and how to
 measure a table.
 
 A mechanism is a `QuerySpace` and an exact scale, nothing else; the guarantee follows from these
@@ -60,13 +60,13 @@ _LARGEST_VALUE = 2**62
 
 @dataclass(frozen=True)
 class Measurement:
-    """What a mechanism measured. Everything in it may be published; nothing in it is confidential.
+    """The output of a mechanism. Everything in it may be published; nothing in it is confidential.
 
     Parameters
     ----------
     noisy
-        The query plus noise, cell by cell: whole numbers, or reals from a mechanism that is meant
-        for studies.
+        The query plus noise, cell by cell: integers, or reals from a mechanism for
+        studies.
     projected
         ``P·noisy`` plus the part of the table that the public totals fix. It keeps every invariant
         and depends on the data only through `noisy`.
@@ -132,7 +132,7 @@ class Mechanism(ABC):
 
     @property
     def law_details(self) -> dict[str, str]:
-        """What else release.json says about the law: exact numbers that are no scale."""
+        """Further exact numbers of the noise distribution in release.json, besides its scale."""
         return self.space.law_details
 
     @classmethod
@@ -158,7 +158,7 @@ class Mechanism(ABC):
     @property
     @abstractmethod
     def scale(self) -> float:
-        """The scale of the noise as the mechanism's formula names it, rounded up."""
+        """The scale of the noise in the mechanism's formula, rounded up."""
 
     @property
     @abstractmethod
@@ -168,7 +168,7 @@ class Mechanism(ABC):
     @property
     @abstractmethod
     def tradeoff(self) -> Tradeoff:
-        """The tradeoff function that is proved, from the scale and the norms of the space."""
+        """The proven tradeoff function, from the scale and the norms of the space."""
 
     @abstractmethod
     def noises(self, count: int, randomness: Randomness) -> NDArray[Any]:
@@ -304,8 +304,8 @@ class Mechanism(ABC):
         return self._add(values, self.noises(count, randomness))
 
     def publish(self, noisy: NDArray[Any]) -> NDArray[np.float64]:
-        """Return ``P·noisy`` plus the part that the public totals fix: post-processing of public
-        numbers.
+        """Return ``P·noisy`` plus the part that the public totals
+        fix.
         """
         if self.keeps_totals:  # nothing is left to project
             return noisy.astype(np.float64)
@@ -369,7 +369,7 @@ class CellByCell(Mechanism):
 
 @dataclass(frozen=True, eq=False)
 class NoNoise(Mechanism):
-    """The table that the public totals fix: it is published exactly, and no noise is needed.
+    """No noise, for a table that the public totals fix: it is published exactly.
 
     The measurement is a function of the public totals alone; the confidential table is only checked
     against them.
@@ -404,7 +404,7 @@ class NoNoise(Mechanism):
 
     @classmethod
     def from_record(cls, space: QuerySpace, noise: Mapping[str, Any]) -> Self:
-        """Return the mechanism where the totals still fix the table; refuse it elsewhere."""
+        """Return the mechanism if the totals still fix the table; refuse it otherwise."""
         if not space.is_zero:
             raise Refused(
                 "this table was published exactly because others fixed it, and here they do not"
@@ -427,13 +427,13 @@ class NoNoise(Mechanism):
         return Measurement(whole, fixed, self.name, self.claim, True)
 
     def restore_measurement(self, noisy: NDArray[Any], private: bool) -> Measurement:
-        """Return the public table, whatever was published in its place."""
+        """Return the public table, whatever was published."""
         return self.measure(noisy)
 
     def measure_many(
         self, values: NDArray[np.int64], count: int, randomness: Randomness
     ) -> NDArray[np.int64]:
-        """Return the public table again and again; `values` and the randomness are not used."""
+        """Return copies of the public table; `values` and the randomness are not used."""
         return np.stack([self.measure(values).noisy] * count)
 
 
@@ -449,7 +449,7 @@ def require_epsilon(budget: Budget) -> Fraction:
 
 
 def check_scale(square: Fraction) -> Fraction:
-    """Return σ² where counts plus noise of that scale fit in 63 bits; refuse it otherwise."""
+    """Return σ² if counts plus noise of that scale fit in 63 bits; refuse it otherwise."""
     if square > _LARGEST_SCALE**2:
         raise Refused(
             "the budget is so small that counts plus noise would not fit in 63 bits: use a larger"

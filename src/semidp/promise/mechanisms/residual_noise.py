@@ -1,8 +1,8 @@
 """The mechanism of a product of tables: noise on residuals, made exact and certified to stay within
 the budget.
 
-The measurement is one vector with one guarantee. How much noise each residual gets, and what it
-makes of the tables, is decided in `publish`.
+The measurement is one vector with one guarantee. `publish` decides how much noise each residual
+gets, and computes the tables from it.
 """
 
 import math
@@ -40,7 +40,8 @@ LAWS: dict[str, type[ResidualLaw]] = {"discrete": DiscreteGaussian, "rounded": R
 
 
 def law_within(budget: Budget) -> tuple[str, Fraction]:
-    """Return the law of noise on residuals for a budget, and what a move may cost: 2ρ or μ².
+    """Return the noise distribution on residuals for a budget, and the largest cost of a move: 2ρ
+    or μ².
 
     >>> law_within(Budget.zcdp("1/2")), law_within(Budget.gdp(2))
     (('discrete', Fraction(1, 1)), ('rounded', Fraction(4, 1)))
@@ -127,7 +128,7 @@ class ResidualNoise(Mechanism):
     sigma2
         σ² of each measured residual, exact.
     precision
-        What the cost of every move is at most.
+        The largest cost of a move.
     law
         ``discrete`` or ``rounded``.
     saved
@@ -174,7 +175,7 @@ class ResidualNoise(Mechanism):
         budget
             zCDP, GDP or (ε, δ).
         placing
-            What `from_precision` of the class takes besides.
+            Further arguments of `from_precision` of the class.
         """
         if not isinstance(space, ProductSpace):
             raise InputError(
@@ -190,8 +191,8 @@ class ResidualNoise(Mechanism):
 
     @classmethod
     def from_precision(cls, space: ProductSpace, precision: Fraction, law: str) -> Self:
-        """Return noise that serves all residuals alike, for which no move costs more than the
-        precision. Noise that serves some tables best is placed by `publish`.
+        """Return noise that treats all residuals alike, within the precision. `publish` places
+        noise that serves some tables best.
         """
         # the least Σ σ² with Σ k/σ² <= 1, by the inequality of Cauchy and Schwarz
         roots = {view: math.sqrt(cost) for view, cost in space.cost.items()}
@@ -245,7 +246,7 @@ class ResidualNoise(Mechanism):
 
     @property
     def tradeoff(self) -> Tradeoff:
-        """Curve of every pair of adjacent datasets: μ-GDP or ρ-zCDP; perfect secrecy where nothing
+        """The curve of every pair of adjacent datasets: μ-GDP or ρ-zCDP; perfect secrecy if nothing
         is drawn.
         """
         if not self.sigma2:

@@ -1,5 +1,6 @@
-"""Noise that is exactly what the proof says, from the operating system's randomness.
+"""Noise with exactly the distribution of the proof, from the operating system's randomness.
 
-Distributions are frozen values with exact parameters; randomness is an argument. How much noise a
-guarantee needs is decided in `promise.mechanisms`; K-norm noise is in `promise.mechanisms.knorm`.
+Distributions are frozen values with exact parameters; randomness is an argument.
+`promise.mechanisms` decides how much noise a guarantee needs; K-norm noise is in
+`promise.mechanisms.knorm`.
 """

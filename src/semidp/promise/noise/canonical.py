@@ -2,9 +2,9 @@
 less.
 
 `Tulap` for (ε, δ), `Normal` for Gaussian privacy, and `Recursive` for any symmetric polygon by the
-paper's recursion. `canonical_noise` says which of them serves a given f: closed forms where they
-exist; every other f is replaced by a polygon that lies just above it, so the noise is exact
-and protects a little more than f says. The test that uses them is in `umpu`.
+paper's recursion. `canonical_noise` chooses for a given f: a closed form if there is one; any other
+f is replaced by a polygon just above it, so the noise is exact and protects slightly more than f.
+The test that uses them is in `umpu`.
 """
 
 import math
@@ -74,7 +74,7 @@ class CanonicalNoise(ABC):
         return np.where(w <= 0.5, lower, -lower) * self.sensitivity
 
     def sample(self, size: int, randomness: Randomness) -> Floats:
-        """Draw real-valued noise by inverse transform, for studies: floating point, so never for a
+        """Draw real-valued noise by inverse transform. Floating point: for studies, never for a
         release.
         """
         return self.quantile(uniforms(size, randomness))
@@ -499,8 +499,8 @@ def canonical_noise(privacy: Tradeoff | Budget, sensitivity: int = 1) -> Canonic
 def find_claimable_curve(privacy: Tradeoff | Budget) -> Tradeoff:
     """Return the tradeoff function that the noise for `privacy` meets, and that may be claimed.
 
-    Gaussian, (ε, δ) and polygons are met as they are. Of a curve that is known by numbers, or that
-    follows from zCDP without implying it back, only the polygon of chords is claimed.
+    Gaussian, (ε, δ) and polygons are met exactly. For a curve known only numerically, or one that
+    follows from zCDP without implying it, only the polygon of chords is claimed.
 
     >>> find_claimable_curve(Budget.zcdp("1/2"))
     Gaussian(mu_squared=Fraction(1, 1))
@@ -517,7 +517,7 @@ def find_claimable_curve(privacy: Tradeoff | Budget) -> Tradeoff:
 def polygon_above(f: Tradeoff) -> PiecewiseLinear:
     """Return a symmetric polygon that is at least f everywhere, and f itself where f is one.
 
-    Chords of a convex curve lie above it. The curve is looked at on its lower half, lifted by more
+    Chords of a convex curve lie above it. The curve is evaluated on its lower half, lifted by more
     than its rounding error, reflected, and the lower hull taken in exact arithmetic, so
     symmetry holds exactly.
 

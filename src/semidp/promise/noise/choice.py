@@ -2,8 +2,8 @@
 ``exp(-rate · d)``, or by flips.
 
 The distances are whole numbers and the rate is a fraction. A uniform number is compared with
-weights that are known between two whole numbers; where that does not decide, more bits are drawn
-and the weights computed to more.
+weights that are enclosed between two integers; if that does not decide, more bits are drawn and the
+weights computed more precisely.
 """
 
 from abc import ABC, abstractmethod
@@ -31,12 +31,12 @@ def _rate(value: Fraction) -> Fraction:
 
 @frozen
 class Choice(ABC):
-    """A law of positions among values with whole distances.
+    """A distribution on positions of values with integer distances.
 
     Parameters
     ----------
     rate
-        How fast the probability falls with the distance, exact.
+        The exact rate at which the probability falls with the distance.
     bits
         Bits of the first comparison. Tests make them few so that more are often needed.
     """
@@ -69,7 +69,7 @@ class Choice(ABC):
 
 @frozen
 class ExponentialChoice(Choice):
-    """The exponential mechanism's law (McSherry and Talwar 2007): ``P(v) ∝ exp(-rate · d(v))``.
+    """The exponential mechanism (McSherry and Talwar 2007): ``P(v) ∝ exp(-rate · d(v))``.
 
     Examples
     --------
@@ -166,9 +166,10 @@ class FlippedChoice(Choice):
     """Permute and flip (McKenna and Sheldon 2020): a value stays with
     ``w = exp(-rate · (d - min d))``; one of these.
 
-    In a random order the first value that stays is any of those that stay, each as likely. It is
-    the law of the value with the largest ``E_v - rate · d(v)``, E_v independent and exponential,
-    and its mean distance is never larger than that of `ExponentialChoice` with the same rate.
+    In a random order the first value that stays is equally likely any of those that stay. This is
+    the distribution of the value with the largest ``E_v - rate · d(v)``, E_v independent and
+    exponential, and its mean distance is never larger than that of `ExponentialChoice` with the
+    same rate.
 
     Examples
     --------

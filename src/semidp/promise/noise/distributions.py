@@ -1,9 +1,8 @@
-"""Noise for one count at a time, and the choice of one value among many, drawn exactly.
+"""Noise for single counts, and the choice of one value among many, sampled exactly.
 
 A distribution (discrete Gaussian, rounded Gaussian, discrete Laplace, exponential choice) is a
 frozen value with an exact parameter; it draws from the randomness it is given. Noise for whole
-tables with fixed sums is in `lattice`; how much noise a guarantee needs is decided by the
-mechanisms.
+tables with fixed sums is in `lattice`; mechanisms decide how much noise a guarantee needs.
 """
 
 import math
@@ -181,8 +180,8 @@ class DiscreteGaussian(_VarianceNoise, GaussianLaw):
 
 @dataclass(frozen=True)
 class RoundedGaussian(_VarianceNoise):
-    """The law of round(σZ) for a standard normal Z, given by σ²: P(k) = Φ((k + 1/2)/σ) - Φ((k -
-    1/2)/σ).
+    """The distribution of round(σZ) for a standard normal Z, given by σ²: P(k) = Φ((k + 1/2)/σ) -
+    Φ((k - 1/2)/σ).
 
     For counts x the sum x + round(σZ) is round(x + σZ): the continuous Gaussian mechanism, then
     post-processing. Hence it is exactly Δ2/σ-GDP, and the draws are exact integers: no
@@ -216,7 +215,7 @@ class RoundedGaussian(_VarianceNoise):
 
     @property
     def variance(self) -> float:
-        """The variance: σ² + 1/12 but for tiny σ."""
+        """The variance: σ² + 1/12 except for tiny σ."""
         if self.sigma2 >= _FROM_HERE_SMOOTH:
             return float(self.sigma2 + Fraction(1, 12))
         _, last = self.boundaries(64)
@@ -249,8 +248,8 @@ class RoundedGaussian(_VarianceNoise):
         """Attempt round(σZ) = x, where rounding moved σZ by f, |f| <= 1/2: their joint density is ∝
         exp(-(x - f)²/2σ²).
 
-        So f is uniform, drawn afresh at each attempt, and known to as many bits as the decision
-        takes.
+        So f is uniform, drawn afresh at each attempt, to as many bits as the decision
+        needs.
         """
         half = Fraction(1, 2)
         words = stream.words(variance.size)
@@ -372,7 +371,7 @@ def sample_each(
     which: NDArray[np.intp],
     randomness: Randomness,
 ) -> Integers:
-    """Return a draw for each entry of `which`, an index into `laws`: many laws of one kind, few
+    """Return a draw for each entry of `which`, an index into `laws`: many distributions, few
     draws of each.
 
     No law has a table of its own: each entry is attempted until it is accepted (`rejection`),

@@ -3,8 +3,8 @@ for each draw.
 
 A uniform real number U falls between two values F(k-1) <= U < F(k). Its first 16 bits decide almost
 always; if not, 64 bits do; if not, ball arithmetic with as many bits as it takes: each law gives
-balls of F(k) at any precision, and a comparison that a ball answers is true. Here are the laws that
-others are made of; the others are in `distributions`.
+balls of F(k) at any precision, and a comparison that a ball answers is true. This module has the
+basic laws; `distributions` builds the others from them.
 """
 
 import math
@@ -54,8 +54,8 @@ class LazyUniform:
         return ball(Fraction(self.top + 1, 1 << self.bits))
 
     def to_precision(self) -> RealBall:
-        """Return the ball of all values it can have once as many bits are revealed as the precision
-        in force.
+        """Return the ball of all its possible values, with as many bits revealed as the current
+        precision.
         """
         from flint import ctx
 
@@ -84,7 +84,7 @@ _BITS_TO_NATS = math.log(2)
 
 @dataclass(frozen=True)
 class OfVariance:
-    """What the two Gaussian laws share: σ², and where their tails begin."""
+    """The common part of the two Gaussian laws: σ², and where their tails begin."""
 
     sigma2: Fraction
 
@@ -129,7 +129,7 @@ class GaussianLaw(OfVariance):
 def gaussian_tails(sigma2: Fraction, bits: int) -> list[RealBall]:
     """Return balls of Σ_{j>=i} exp(-j²/2σ²) for i = 0, 1, …, up to where the sum is below 2^-bits.
 
-    What is left out after the last term is below that term times a geometric series.
+    The omitted terms are below the last one times a geometric series.
     """
     from flint import arb
 
@@ -234,8 +234,8 @@ class Inversion:
     tails beyond the table lie inside the first and the last open word, so they too have their
     true probability. Hence P(k) = F(k) - F(k-1) exactly, not to 2^-64.
 
-    Tests make the bits of the first and the second look-up few, so the last step is often
-    taken.
+    Tests use few bits in the first and second look-up, to reach the last step
+    often.
 
     >>> from fractions import Fraction
     >>> from semidp.promise.noise.randomness import SeededRandomness

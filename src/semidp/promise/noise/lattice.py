@@ -1,7 +1,7 @@
 """Gaussian noise on whole tables of integers whose sums are zero: added to a table, it changes no
 published total.
 
-Here are the two lattices (rows and columns sum to zero; rows only) and their exact sampler. Each
+There are two lattices (rows and columns sum to zero; rows only) and one exact sampler. Each
 side of the table is split into two again and again, down to single rows or columns, and one integer
 is drawn for each pair of a row split and a column split. The one-dimensional draws are in
 `rejection`, with the acceptance step.

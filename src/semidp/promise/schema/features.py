@@ -393,7 +393,7 @@ class Feature:
 
     @cached_property
     def edges(self) -> tuple[float, ...]:
-        """The lower edge of each bin of numbers; last, the edge beyond which numbers are in none."""
+        """The lower edge of each bin; last, the edge beyond which numbers are in no bin."""
         *starts, end = map(float, self.bins or ())
         return (*starts, math.nextafter(end, math.inf)) if math.isfinite(end) else tuple(starts)
 

@@ -1,11 +1,10 @@
-"""Query spaces: how far two values of a query can be apart while everything published stays.
+"""Query spaces: how far apart two values of a query can be while everything published stays fixed.
 
-`query_space` is the page to read first, `table_spaces` the space of count tables. For the ball
-`norms` chooses among `patterns` and `moves`; for exchanges the norms are in `exchange_tables`.
-`probes` checks both with drawn exchanges. `orthogonal_parts` has the subspace of the noise, and
-residuals.
+Read `query_space` first, then `table_spaces`, the space of count tables. For the ball `norms`
+chooses among `patterns` and `moves`; for exchanges the norms are in `exchange_tables`. `probes`
+checks both with drawn exchanges. `orthogonal_parts` has the subspace of the noise, and residuals.
 
-`products` holds several tables measured together as residuals. What a residual costs is in `costs`,
+`products` holds several tables measured together as residuals. `costs` has the costs of residuals
 for both adjacencies: `described_moves` and `families` describe the moves, `joint_costs` bounds all
 residuals together. `linked_products` has the same of members and units.
 

@@ -1,5 +1,5 @@
-"""How far pairs (number who answered, sum of their values) by groups can be apart while the group
-sizes stay.
+"""How far apart pairs (number who answered, sum of their values) by groups can be while the group
+sizes stay fixed.
 """
 
 import math
@@ -31,8 +31,8 @@ class AnsweredSpace(SpaceByGroups):
     `answered_space`.
 
     A record adds ``v = r (w, f (2 y - B))`` to its group: r is 1 if it answered and y in 0..B is
-    its value in steps, so values are counted from the middle of the bounds; f makes steps
-    finer and w is the weight of an answer. The query holds the first entries of all groups of all
+    its value in steps, so values are centered at the middle of the bounds; f refines the
+    steps, and w is the weight of an answer. The query holds the first entries of all groups of all
     blocks, then the second entries.
 
     *The triangle.* v lies in the triangle with corners 0, (w, -fB) and (w, fB). In the l2 norm its
@@ -68,19 +68,19 @@ class AnsweredSpace(SpaceByGroups):
     method = "closed form for numbers who answered and their sums by published groups"
 
     def query(self) -> dict[str, Any]:
-        """Return the outcome, the groups, and what an answer weighs."""
+        """Return the outcome, the groups, and the weight of an answer."""
         by = [list(block.names) for block in self.blocks]
         scale = {"fineness": self.fineness, "weight": self.weight}
         return {"kind": "answered", **self._outcome_json(), "by": by, **scale}
 
     @property
     def law_details(self) -> dict[str, str]:
-        """What an answer weighs, and into how many parts half a step is divided."""
+        """The weight of an answer, and the number of parts of half a step."""
         return {"weight": str(self.weight), "fineness": str(self.fineness)}
 
     @property
     def unit(self) -> Fraction:
-        """What one of the query's whole numbers is worth in a sum of values, in units of the
+        """The value of one unit of the query in a sum of values, in units of the
         outcome.
         """
         return query_unit(self.outcome, self.fineness)
@@ -97,7 +97,7 @@ class AnsweredSpace(SpaceByGroups):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Two numbers a group."""
+        """Two numbers per group."""
         return (2 * self.cells,)
 
     @property
@@ -195,7 +195,7 @@ def answered_space(
     dataspace, adjacency, outcome, blocks
         As for `sum_space`.
     budget
-        What will be spent: a pure epsilon is spent on Laplace noise, for which an answer weighs
+        The budget: a pure epsilon is spent on Laplace noise, for which an answer weighs
         less.
 
     Examples
@@ -228,7 +228,7 @@ def grid_fineness(outcome: Outcome) -> int:
 
 
 def query_unit(outcome: Outcome, fineness: int) -> Fraction:
-    """Return what one of the query's whole numbers is worth in a sum of values: a part of half a
+    """Return the value of one unit of the query in a sum of values: a part of half a
     step.
 
     >>> query_unit(Outcome("ok", 0, 1, steps=1), 500)

@@ -1,10 +1,10 @@
-"""What residuals cost: how far adjacent datasets can move one residual, and all of them together.
+"""Costs of residuals: how far adjacent datasets can move one residual, and all of them together.
 
 ``k_d = sup |H_d M_d m|²`` over the moves m of an adjacency, where M_d sums a move to the table at
 the depths d and H_d subtracts the means of siblings (`orthogonal_parts`). Small dataspaces are
-listed; otherwise a move is a pattern of agreement (`described_moves`, `families`); beyond patterns
-there are certified closed forms. `BallCosts` is the adjacency A_a, `ExchangeCosts` the exchanges of
-one person.
+listed; otherwise a move is a pattern of agreement (`described_moves`, `families`); and if there are
+too many patterns, by certified closed forms. `BallCosts` is the adjacency A_a, `ExchangeCosts` the
+exchanges of one person.
 """
 
 import itertools
@@ -134,10 +134,10 @@ class BallCosts:
     a
         How many records may differ.
     moves
-        All moves, where the dataspace is small enough to list.
+        All moves, if the dataspace is small enough to list.
     times
-        How many moves of a records a person makes one after the other; listed moves are so many at
-        once.
+        How many moves of a records a person makes one after the other; listed moves contain that
+        many at once.
 
     Examples
     --------
@@ -251,13 +251,13 @@ class BallCosts:
         return tuple(np.unique(chain.children(depth - 1, depth)).tolist())
 
     def joint(self, sigma2: Mapping[View, Fraction]) -> float:
-        """Return an upper bound of ``sup_m Σ_d |H_d M_d m|² / σ_d²``: the least that is found."""
+        """Return an upper bound of ``sup_m Σ_d |H_d M_d m|² / σ_d²``: the least one found."""
         views = tuple(sigma2)
         tau = precisions(views, sigma2)
         return min(bound.upper(tau) for bound in self.bounds(views))
 
     def bounds(self, views: tuple[View, ...]) -> tuple[JointBound, ...]:
-        """Return bounds of what residuals cost together: each holds, and none is always the
+        """Return bounds on the joint cost of residuals: each holds, and none is always the
         least.
         """
         if views not in self._bounds:
@@ -494,7 +494,7 @@ class BallCosts:
 class ExchangeCosts(BallCosts):
     """Costs under exchanges of one person, or of one linked member (`described_moves`).
 
-    Where margins overlap, each feature is taken as a margin of its own, which only adds exchanges.
+    If margins overlap, each feature is treated as a margin of its own, which only adds exchanges.
     Every exchange lies in A_a, so what bounds the ball bounds exchanges too.
 
     Parameters

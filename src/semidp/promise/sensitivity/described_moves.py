@@ -49,11 +49,11 @@ class ExchangeMove:
     Parameters
     ----------
     axes
-        The features that are looked at.
+        The features under consideration.
     records
         The records that change along one of them; the person comes first.
     rules
-        What the published values of the letters must fulfill.
+        The conditions on the published values of the letters.
     """
 
     axes: tuple[int, ...]
@@ -69,7 +69,7 @@ class ExchangeMove:
         return (person.before[0], person.after[0], *(each.before[0] for each in carriers))
 
     def restrict(self, axes: tuple[int, ...]) -> "ExchangeMove":
-        """Return the exchange as some of its features show it; all its records stay."""
+        """Return the exchange restricted to some features; all its records stay."""
         places = [self.axes.index(axis) for axis in axes]
 
         def keep(letters: tuple[str, ...]) -> tuple[str, ...]:
@@ -85,7 +85,8 @@ def list_exchanges(
     inherited: Collection[int] = (),
     constant: Collection[int] = (),
 ) -> list[ExchangeMove]:
-    """Return every kind of exchange, as a query that sees some features can tell them apart.
+    """Return every kind of exchange, as far as a query that sees some features can distinguish
+    them.
 
     The person goes from x to any possible y. For every block in which their published values
     differ, a carrier with y's whole published value takes x's leaves of exactly the features whose
@@ -166,7 +167,7 @@ def list_handovers(
 
 @dataclass(frozen=True, eq=False)
 class Handover:
-    """One way to share out the work of an exchange.
+    """One assignment of carriers in an exchange.
 
     Parameters
     ----------
@@ -276,7 +277,7 @@ Shape = tuple[tuple["Shape", int], ...]
 
 @dataclass(frozen=True)
 class Tree:
-    """One feature as far as moves are looked at: all its depths, or a *slot* of two depths.
+    """One feature as moves see it: all its depths, or a *slot* of two depths.
 
     A slot holds the nodes of one depth and their parents.
 
@@ -298,7 +299,7 @@ class Tree:
 
     @classmethod
     def unpublished(cls, chain: Chain, depths: Sequence[int], shape: Shape | None = None) -> "Tree":
-        """Return some depths of a feature of which no count is kept."""
+        """Return some depths of a feature without published counts."""
         counts = []
         for above, depth in itertools.pairwise([0, *depths]):
             counts.append(tuple(np.unique(chain.children(above, depth)).tolist()))
@@ -306,7 +307,7 @@ class Tree:
 
     @property
     def free(self) -> "Tree":
-        """The same feature where nothing of it is published."""
+        """The same feature if nothing of it is published."""
         return Tree(self.counts, 0)
 
     def choose_nodes(self, prefix: Path, used: set[int]) -> Iterable[int]:
@@ -349,9 +350,10 @@ class Pattern:
     kind
         What patterns share that differ by an exchange of records with the same sign.
     kernels
-        A matrix a depth: ``1[same parent] (1[same node] - 1/c)`` for two records with c siblings.
+        One matrix per depth: ``1[same parent] (1[same node] - 1/c)`` for two records with c
+        siblings.
     same
-        A matrix a depth of the tree: whether two records have the same node there.
+        One matrix per depth of the tree: whether two records have the same node there.
     """
 
     kind: object

@@ -1,5 +1,5 @@
-"""How far the differences of halves can move while group sizes stay exact: what a distribution is
-calibrated by.
+"""How far the differences of halves can move while group sizes stay exact, which calibrates a
+distribution.
 
 A record is (x, y) with y in one of the cells between the edges of the outcome: whole steps from 0
 to B as in `outcome_spaces`, also cut at lines. A `ValueTree` halves these cells, which it calls
@@ -112,7 +112,7 @@ class ValueTree:
         return tuple(np.flatnonzero(self.depths == depth) for depth in every)
 
     def differences(self, histograms: Integers) -> Integers:
-        """Return D of every node, a row a histogram."""
+        """Return D of every node, one row per histogram."""
         # Column v holds the records below the value v.
         counts = np.zeros((len(histograms), self.values + 1), dtype=np.int64)
         np.cumsum(histograms, axis=1, out=counts[:, 1:])
@@ -133,8 +133,8 @@ class ValueTree:
 
 @dataclass(frozen=True)
 class Placement:
-    """The places of some values in a tree that are farthest apart, by what each pair of them
-    counts.
+    """The placement of some values in a tree that maximizes their weighted
+    distances.
 
     Where v is replaced by w in one group, D changes by 2 in the node that parts them, and by 1 in
     each node below it on the two paths. With a and b nodes on these the squared distance is
@@ -148,9 +148,9 @@ class Placement:
     tree
         The tree of values.
     pairs
-        What each pair of labels counts.
+        The weight of each pair of labels.
     parted
-        What the node counts that parts two values: 4 for squares, 2 for absolute changes.
+        The weight of the node that separates two values: 4 for squares, 2 for absolute changes.
 
     Examples
     --------
@@ -277,7 +277,7 @@ class Placement:
 
 @lru_cache(maxsize=16)
 def value_tree(values: int) -> ValueTree:
-    """Return the tree of `values` values. It is the same object each time, so it is laid out
+    """Return the tree of `values` values. It is cached, so it is laid out
     once.
 
     >>> value_tree(101) is value_tree(101), value_tree(101).depth
@@ -296,7 +296,7 @@ _PERSON, _CARRIER, _AFTER = 0, 1, 2
 
 @dataclass(frozen=True)
 class DistributionSpace(SpaceByGroups):
-    """S of the differences D of all groups: their noise is that of a distribution.
+    """S of the differences D of all groups, from which a distribution is computed.
 
     This is the product of the tables group × values at every depth, with the values as a nested
     feature of halves and the groups exact (docs/distributions.md): the residual of two halves

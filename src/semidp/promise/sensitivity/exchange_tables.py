@@ -2,9 +2,9 @@
 patterns.
 
 An exchange is ``e_y - e_x + Σ_j (e_{r_j'} - e_{r_j})``, with the records that `described_moves`
-describes. Each block, and all unpublished features together, say which of these records agree
-there; two records are one cell of the table where all of them say so. So the search runs over
-agreements, never over cells.
+describes. For each block, and for all unpublished features together, the search chooses which
+records agree there; two records fall into one cell of the table if they agree everywhere. So the
+search runs over agreements, never over cells.
 """
 
 import math
@@ -402,7 +402,7 @@ class ExchangeTable:
     def result(self) -> TableNorms:
         """The norms, exact if `exact` says so, and a move that attains Δ2.
 
-        They are not used unless they lie between what drawn exchanges attain and what is proved for
+        They are used only if they lie between what drawn exchanges attain and the proven bound for
         every exchange.
         """
         norms = self._search()
@@ -528,8 +528,8 @@ class ExchangeTable:
     def moves(self) -> Iterator[Counts]:
         """Yield the elements of S without zero, each once; refuse where they are too many to list.
 
-        Whoever takes all of them (a hull, the costs of residuals) knows that none of the drawn
-        exchanges is missing.
+        A caller that takes all of them (for a hull, or costs of residuals) gets a check that no
+        drawn exchange is missing.
         """
         listed = set()
         shape = self.table.grid.shape

@@ -1,10 +1,10 @@
-"""Bounds of what all residuals of a product cost together, ``sup_m Σ_d τ_d |H_d M_d m|²`` with τ =
+"""Bounds on the joint cost of all residuals of a product, ``sup_m Σ_d τ_d |H_d M_d m|²`` with τ =
 1/σ².
 
-A bound divides the residuals into groups and adds up what the groups cost. A group costs what the
-worst of its listed moves, of its patterns, or of its single moves costs, or the sum of its
+A bound divides the residuals into groups and adds up their costs. The cost of a group is that of
+the worst of its listed moves, of its patterns, or of its single moves, or the sum over its
 residuals. Every such value is convex in τ; its slope is the vector of squares of the worst moves,
-which the allocation of noise uses as a cut. What the moves of an adjacency are is in `costs`.
+which the allocation of noise uses as a cut. `costs` has the moves of each adjacency.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ _ALIKE = 1e-6  # bounds this close at one τ are as good there
 
 
 class GroupCost(Protocol):
-    """Upper bound of what a group of residuals costs together."""
+    """Upper bound of the joint cost of a group of residuals."""
 
     def worst(self, tau: Floats) -> tuple[float, Floats]:
         """Return the cost at τ, and its slope: the squares of the worst move."""
@@ -57,7 +57,7 @@ class ListedMoves:
     Parameters
     ----------
     squares
-        A row a move, a column a residual.
+        One row per move, one column per residual.
     records
         How many records a move has, those that appear and those that vanish.
     """
@@ -137,7 +137,7 @@ class ResidualGroup:
 
 @dataclass(frozen=True, eq=False)
 class JointBound:
-    """Residuals divided into groups. What the groups cost is added up."""
+    """Residuals divided into groups, whose costs are added up."""
 
     groups: tuple[ResidualGroup, ...]
 

@@ -3,9 +3,9 @@ one vector; and what they cost under the promises about linked records (docs/lin
 
 Each kind is a product of tables with costs of its own. Both are centered over the same nodes,
 so a residual of members and one of units can be compared entry by entry. Members move between
-units, and units change their composition. A residual of either kind has a bound of its own; the
-costs of both kinds are added. Sharper bounds hold for particular tables. Each is taken at the
-depths of the residual, not of the table that asks for it.
+units, and units change their composition. A residual of either kind has its own bound; the costs of
+both kinds are added. Sharper bounds hold for particular tables. Each is computed at the depths of
+the residual, not of the table that contains it.
 """
 
 import itertools

@@ -1,4 +1,4 @@
-"""How far X'y of a regression can be apart while the published counts stay.
+"""How far apart X'y of a regression can be while the published counts stay fixed.
 
 A `PublicDesign` knows its rows z(x) in whole numbers, and whether published counts fix X'X. It
 holds no outcome and draws no noise.
@@ -44,7 +44,7 @@ class Column:
     Parameters
     ----------
     name
-        What its coefficient is called.
+        The name of its coefficient.
     features
         The features that it depends on, in the schema's order; none for the intercept. A depth of a
         nested feature is one: its levels are those of that depth.
@@ -141,8 +141,8 @@ class PublicDesign:
         return np.asarray(occur.ravel())
 
     def missing(self, dataspace: Dataspace) -> tuple[Margin, ...]:
-        """Return the margins that would have to be published for Σz and X'X to be public; none
-        where they are.
+        """Return the margins that are missing for Σz and X'X to be public; none if they
+        are.
         """
         # An entry of X'X is a sum over the cells of all features of its two columns.
         unpublished = []

@@ -1,7 +1,7 @@
 """Elements of S_a: all of them for a small dataspace, one at a time for a large one, and the
 simplest ones of any.
 
-Closed forms are in `patterns`; what is listed here is what they are tested against.
+Closed forms are in `patterns`, and are tested against these lists.
 """
 
 import math

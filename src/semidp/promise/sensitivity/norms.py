@@ -1,9 +1,9 @@
-"""Choice of the method that finds the norms of a released table's sensitivity space, and whether
-they are attained.
+"""The choice of method for the norms of a released table, and whether they are
+attained.
 
-Exact by record patterns where the margins allow it, else by listing a small dataspace, else a
-certified bound, which is exact after all if a known move attains it. The methods themselves are in
-`patterns` and `moves`.
+Norms are exact by record patterns if the margins allow it, else by listing a small dataspace; else
+they are a certified bound, which is exact after all if a known move attains it. The methods
+themselves are in `patterns` and `moves`.
 """
 
 import math
@@ -40,7 +40,7 @@ LARGEST_PROGRAM = 20_000  # cells of a table that an integer program looks for
 
 @dataclass(frozen=True, eq=False)
 class TableNorms:
-    """Norms of a released table's sensitivity space, and how they are known.
+    """Norms of a released table's sensitivity space, and how they were found.
 
     Parameters
     ----------

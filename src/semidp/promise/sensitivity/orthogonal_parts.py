@@ -1,7 +1,7 @@
 """Orthogonal parts of tables: residuals, what a table says beyond all coarser ones, and the
 projection onto tables with zero published margins.
 
-Tables built from one set of residuals agree. The projection splits a table into what the published
+Tables built from the same residuals agree. The projection splits a table into what the published
 margins fix and what they leave free.
 """
 

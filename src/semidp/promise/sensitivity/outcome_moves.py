@@ -3,8 +3,8 @@
 Where the band of an age is exact, whoever hands over a band has another age afterwards. So the
 outcome is one feature of the exchange like any other (`described_moves`): its letters are placed in
 published levels, and each has one of the values that the level allows. Given these values, sets of
-groups do not depend on each other: each contributes its largest change. `find_moves` says which
-values each level allows.
+groups do not depend on each other: each contributes its largest change. `find_moves` finds the
+values that each level allows.
 """
 
 import bisect

@@ -1,4 +1,4 @@
-"""How far sums of a private outcome can be apart while the published counts stay.
+"""How far apart sums of a private outcome can be while the published counts stay fixed.
 
 A record is (x, y): features x whose margins may be public, and an outcome y that nothing publishes,
 in whole steps from 0 to B. `SumSpace` is for sums by group; `outcome_adjacency` is the adjacency of

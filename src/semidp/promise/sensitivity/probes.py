@@ -1,10 +1,10 @@
-"""Exchanges drawn by the definition, record by record. Norms and lists of exchanges are checked
-against them.
+"""Exchanges drawn from the definition, record by record, to check norms and lists of
+exchanges.
 
-`exchange_tables` finds norms by the agreements of blocks. Nothing here shares a step with it:
-records are leaves of the whole chains, blocks are the published margins as they stand, and a table
+`exchange_tables` finds norms by the agreements of blocks. This module shares no step with it:
+records are leaves of the whole chains, blocks are the published margins as they are, and a table
 sees what lies above the leaves. So norms that are too small because exchanges were left out are
-seen before any noise is scaled to them.
+caught before any noise is scaled to them.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -39,8 +39,8 @@ Truths = NDArray[np.bool_]
 
 
 class SelfCheckError(RuntimeError):
-    """Two computations that share no step contradict each other: a fault of the program, so nothing
-    is claimed.
+    """Two independent computations contradict each other: a bug, so nothing is
+    claimed.
     """
 
 

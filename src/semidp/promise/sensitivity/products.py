@@ -56,7 +56,9 @@ _MOST_CHECKED = 32  # residuals whose costs are compared with drawn exchanges: a
 
 
 class NotTogether(Refused):
-    """The residuals of these tables have no proven cost here, though each table alone has."""
+    """These tables together have residuals without a proven cost, although each table alone has
+    one.
+    """
 
 
 def product_space(
@@ -178,8 +180,8 @@ class ProductSpace(QuerySpace):
     def cost(self) -> Mapping[View, Fraction]:
         """k_d of every residual that is measured.
 
-        Where these are few, none is used that some exchange of so many records, drawn by the
-        definition, exceeds.
+        If these are few, each is checked against exchanges drawn from the
+        definition.
         """
         costs = {view: self.costs.cost(view) for view in self.measured_residuals}
         for view, attained in self._attained_squares.items():

@@ -1,8 +1,8 @@
-"""What every query space answers: how far two values of a query can be apart while everything
-published stays.
+"""The interface of query spaces: how far apart two values of a query can be while everything
+published stays fixed.
 
-A `QuerySpace` belongs to a query, a dataspace and an adjacency; every mechanism is calibrated from
-one and from nothing else. Count tables are in `table_spaces`, sums of an outcome in
+A `QuerySpace` belongs to a query, a dataspace and an adjacency; mechanisms are calibrated from it
+and from nothing else. Count tables are in `table_spaces`, sums of an outcome in
 `outcome_spaces`; `ExplicitSpace` is any list of vectors. A `Pair` is two values that an audit
 compares.
 """
@@ -77,7 +77,7 @@ class QuerySpace(ABC):
 
     @property
     def unit(self) -> Fraction:
-        """What one step of the query's whole numbers is worth, in the units of the data."""
+        """The value of one unit of the query, in the units of the data."""
         return Fraction(1)
 
     @property
@@ -101,8 +101,8 @@ class QuerySpace(ABC):
     @property
     @abstractmethod
     def naive(self) -> Norms:
-        """The norms for one record where nothing but n is public: what ordinary differential
-        privacy uses.
+        """The norms for one record if only n is public, as in ordinary differential
+        privacy.
         """
 
     @property
@@ -166,7 +166,7 @@ class QuerySpace(ABC):
         return self.l2_squared == 0
 
     def project_noisy_values(self, noisy: NDArray[Any]) -> Floats:
-        """Return ``P·noisy`` plus the part that is fixed: post-processing of public numbers."""
+        """Return ``P·noisy`` plus the fixed part."""
         return self.project(noisy) + self.fixed_part()
 
     def published_variances(self) -> Floats:
@@ -174,13 +174,13 @@ class QuerySpace(ABC):
         return self.variances()
 
     def matrix(self) -> MatrixForm | None:
-        """Return the query as a matrix of counts between published margins, where it is one; else
+        """Return the query as a matrix of counts between published margins, if it is one; else
         None.
         """
         return None
 
     def rows(self) -> RowsForm | None:
-        """Return the query as rows of counts with published totals, where it is that and no matrix;
+        """Return the query as rows of counts with published totals, if it is that but not a matrix;
         else None.
         """
         return None

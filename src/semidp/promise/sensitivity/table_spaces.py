@@ -1,9 +1,9 @@
-"""The query space of a table of counts: how far two tables can be apart while everything published
-stays.
+"""The query space of a table of counts: how far apart two tables can be while everything published
+stays fixed.
 
 `sensitivity_space` derives it from what is published (`Dataspace`) and which datasets are compared
-(`Adjacency`). Which method finds the norms is in `norms`, the subspace of the noise in
-`orthogonal_parts`, the K-norm of the hull in `knorm`.
+(`Adjacency`). `norms` chooses how to find the norms, `orthogonal_parts` has the subspace of the
+noise, and `knorm` the K-norm of the hull.
 """
 
 import math
@@ -222,7 +222,7 @@ class TableSpace(QuerySpace):
         return (move * self.adjacency.times for move in self._exchange_table.moves())
 
     def matrix(self) -> MatrixForm | None:
-        """Return the table as a matrix where at most two disjoint margins are published, else None.
+        """Return the table as a matrix if at most two disjoint margins are published, else None.
 
         A joint margin counts as one side; levels that do not occur are left out. Two margins must
         cover the table. With one margin the columns are all that it leaves open; with none the
@@ -254,7 +254,7 @@ class TableSpace(QuerySpace):
         return MatrixForm(cells, len(axes) == 2)
 
     def rows(self) -> RowsForm | None:
-        """Return the cells of each row where rows differ in length: a nested feature under one
+        """Return the cells of each row if rows differ in length: a nested feature under one
         margin.
         """
         visible, grid = self._released_table.visible, self._released_table.grid
