@@ -1,11 +1,11 @@
-"""A release carried out block by block, in a folder that outlasts the run.
+"""Running a release block by block, in a folder that outlasts the run.
 
-A plan is prepared to be carried out in one block, or in one for what is at a cut and above and one
-for each part below it. What was measured is stored, noisy, under the name of the charge before
-anything is published. A run that is killed or fails is finished by a later one: nothing is drawn or
-charged twice, and a release in one piece needs its records no more. By parts, what is at the cut
-and above is measured first, then there is a task for each node below it. The guarantee is that of
-one measurement, whoever draws it: noise is calibrated to the whole, never to a part.
+A plan runs in one block, or in one block at the cut and above and one for each part below it. The
+noisy measurements are stored under the name of the charge before anything is published. A run that
+is killed or fails is finished by a later one: nothing is drawn or charged twice, and a release in
+one piece no longer needs its records. By parts, everything at the cut and above is measured first,
+then each node below it is a task. The guarantee is that of one measurement, whoever draws it: noise
+is calibrated to the whole, never to a part.
 """
 
 import contextlib
@@ -85,11 +85,11 @@ _DAMAGED = "what was measured of the unfinished release is damaged: discard it"
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PreparedBlocks(Prepared):
-    """A prepared plan that is carried out block by block; nothing random has been drawn yet.
+    """A prepared plan that runs block by block; nothing random has been drawn yet.
 
-    Its mechanisms are calibrated to the whole plan. `steps` say of each request how it is
-    carried out, in parts or next to them. `foreseen` is told before anything is charged. There is
-    no `cut` where the plan is carried out in one piece.
+    Its mechanisms are calibrated to the whole plan. `steps` say how each request runs, in parts or
+    next to them. `foreseen` holds warnings to give before anything is charged. A plan in one piece
+    has no `cut`.
     """
 
     cut: Cut | None = None
@@ -107,11 +107,11 @@ class PreparedBlocks(Prepared):
         return 0 if self.cut is None else self.cut.chain(self.schema).size(self.cut.depth)
 
     def draw_first_phase(self, randomness: Randomness, progress: Progress) -> "PreparedBlocks":
-        """Return the run with the tables that follow from its first phase, which is drawn here;
-        itself where there is no second.
+        """Draw the first phase and return the run with the tables that follow from it; itself if
+        there is only one phase.
 
-        What was drawn is stored with the second phase. A run that is killed before has published
-        nothing of it, and draws both anew.
+        The first phase is stored with the second. A run that is killed before that has published
+        nothing, and redraws both.
         """
         if self.later is None:
             return self
@@ -134,12 +134,12 @@ class PreparedBlocks(Prepared):
         progress: Progress,
         about: Mapping[str, Any],
     ) -> None:
-        """Measure what comes before the parts, which is all of a plan in one piece: draw and store
-        it, or read it again.
+        """Measure everything that comes before the parts (all of a plan in one piece): draw and
+        store it, or read it back.
 
-        `about` identifies the release, whose tables may follow from what was drawn. Once it is
-        noted that all of it is stored, nothing is drawn again. What was drawn before
-        that is in no part, and is dropped with what else a run that was killed has left.
+        `about` identifies the release, whose tables may follow from what was drawn. Once the note
+        says that all of it is stored, nothing is drawn again. Earlier draws are in no part, and are
+        dropped with other leftovers of a killed run.
         """
         state, noted = unfinished.folder / STATE, unfinished.read_notes()
         if noted.get("measured") is True:
@@ -182,7 +182,7 @@ class PreparedBlocks(Prepared):
         source: Any,
         only_measured: bool = False,
     ) -> Iterator[PartTask]:
-        """Yield the task of each part. A task that only measures knows nothing of fits."""
+        """Yield the task of each part. A task that only measures has no fits."""
         if self.cut is None or self.partition is None:
             return
         nested = next(
@@ -222,8 +222,8 @@ class PreparedBlocks(Prepared):
         return None if self.cut is None else self.cut.name(self.schema)
 
     def refuse_place(self, work: Path, form: Form | None, shown: Presentation) -> None:
-        """Refuse a place that cannot take the files and folders of a release, while nothing is
-        charged.
+        """Refuse an output folder that cannot hold the files and folders of a release, before
+        any charge.
         """
         if self.cut is None:
             refuse_files(self.plan, self.schema, work, form, presentation=shown)
@@ -263,8 +263,8 @@ class PreparedBlocks(Prepared):
 def prepare_parts(
     plan: Plan, source: Any, partition: str, *, jobs: int = 1, memory: int | None = None
 ) -> PreparedBlocks:
-    """Read what is public, and the tables at the cut, and calibrate the noise of the whole; nothing
-    is drawn.
+    """Read the public facts and the tables at the cut, and calibrate the noise of the whole; draw
+    nothing.
     """
     if plan.microdata is not None:
         raise InputError("microdata are released in one piece: leave the partition out")
@@ -317,7 +317,7 @@ def prepare_parts(
 
 
 def prepare_whole(plan: Plan, data: Any, options: RunOptions) -> PreparedBlocks:
-    """Prepare a plan that is carried out in one piece: everything is one block."""
+    """Prepare a plan in one piece: everything is one block."""
     prepared = prepare(plan, data, memory=options.memory)
     refuse_presentation(prepared, options.resolved_presentation)
     alike = tuple(lookalikes(prepared.scope.dataspace.schema))
@@ -325,8 +325,8 @@ def prepare_whole(plan: Plan, data: Any, options: RunOptions) -> PreparedBlocks:
 
 
 def restore_whole(unfinished: Unfinished) -> PreparedBlocks:
-    """Return a plan in one piece that was measured, as its run had prepared it: without its
-    records, which nothing needs any more.
+    """Return a measured plan in one piece as its run had prepared it, without its records,
+    which are no longer needed.
     """
     try:
         document = from_json((unfinished.folder / STATE / _PUBLIC).read_bytes())
@@ -374,10 +374,10 @@ _FORMAT = 6  # of what an unfinished release keeps
 def run_blocks(
     kind: type[_R], plan: Plan | None, data: Any, options: RunOptions, partition: str | None
 ) -> _R:
-    """Carry out a plan, and write it to a folder: what `run_plan` does with a partition, or with a
+    """Run a plan and write it to a folder, as `run_plan` does with a partition or a
     ledger.
 
-    A run that is resumed needs no plan: it goes on with the one that it was begun with.
+    A resumed run needs no plan: it continues with its own.
     """
     if options.out is None:
         raise InputError("a release by parts is written as it is made: name its folder with ⟨out⟩")

@@ -1,8 +1,8 @@
-"""Noise on residuals is refused before the charge if two datasets of the promise are known that
+"""Refusal, before the charge, of noise on residuals if two datasets of the promise are found that
 cost more than it claims.
 
-Exchanges are drawn by the definition, members that move between units and units that gain and lose
-members among them. A pair that is found can only refuse a release: no claim follows from it.
+Exchanges are drawn from the definition, including members that move between units and units that
+gain and lose members. A pair that is found can only refuse a release: no claim rests on it.
 """
 
 import itertools
@@ -38,10 +38,10 @@ _SECONDS = 0.15
 
 @singledispatch
 def refuse_false_claim(mechanism: Mechanism) -> None:
-    """Refuse noise if two datasets of the promise are known that cost more than it claims.
+    """Refuse noise if two datasets of the promise are found that cost more than it claims.
 
-    Nothing is compared of single tables: their norms are compared with drawn exchanges when they
-    are computed.
+    Single tables are not checked here: their norms are compared with drawn exchanges when
+    computed.
     """
 
 
@@ -64,8 +64,8 @@ def _(mechanism: ResidualNoise) -> None:
 
 
 def find_worst_exchange(space: ProductSpace, sigma2: Mapping[View, Fraction]) -> tuple[float, str]:
-    """Return what the most expensive of some drawn exchanges costs of a noise, all residuals
-    together, and its records in words; 0 if none are drawn.
+    """Return the joint cost of the most expensive of some drawn exchanges under a noise, and
+    its records in words; 0 if none are drawn.
     """
     if isinstance(space, KindSpace):
         return _find_worst_of_kind(space, sigma2)

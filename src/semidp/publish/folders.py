@@ -46,11 +46,11 @@ def new_folder(
     ours: Callable[[Path], Collection[str]] = lambda folder: (),
     inputs: Iterable[str | Path] = (),
 ) -> Iterator[Path]:
-    """Yield an empty folder that becomes `path` when the block ends well, and vanishes when it does
-    not.
+    """Yield an empty folder that becomes `path` when the block succeeds, and vanishes when it
+    fails.
 
-    What is at `path` is replaced under the conditions of `check_place` only, which are asked before
-    and after the block. The old folder stays until the new one takes its place by two renames; a
+    Whatever is at `path` is replaced only under the conditions of `check_place`, checked before and
+    after the block. The old folder stays until the new one takes its place by two renames; a
     run that is killed between the two is finished by `recover`. One run at a time writes to a path.
 
     >>> import tempfile
@@ -96,7 +96,7 @@ def held_place(path: Path, check: Callable[[], None]) -> Iterator[None]:
 
 
 def durable(folder: Path) -> None:
-    """Make what was written into a folder outlast a power failure."""
+    """Make the content of a folder survive a power failure."""
     sync_files(folder)
     sync_folder(folder.parent)
 
@@ -108,20 +108,20 @@ def check_place(
     ours: Callable[[Path], Collection[str]] = lambda folder: (),
     inputs: Iterable[str | Path] = (),
 ) -> None:
-    """Refuse a folder to write that has no name of its own, or holds something that nobody agreed
-    to lose.
+    """Refuse an output folder without a name of its own, or with content that nobody agreed to
+    lose.
 
     Parameters
     ----------
     path
-        The folder to write. Nothing may be there, or an empty folder.
+        The output folder, which must be missing or empty.
     force
         Also replace a folder in which every file is one of `ours`.
     ours
         Which files of a folder were written by the kind of run that would replace them.
     inputs
-        What is still needed: a folder that holds one of these is never replaced, nor is the current
-        folder.
+        Files that are still needed: a folder that holds one of these is never replaced, nor is the
+        current folder.
 
     Examples
     --------
@@ -162,8 +162,8 @@ def check_place(
 
 
 def put_in_place(scrap: Path, path: Path, force: bool, old: Path) -> None:
-    """Move a whole folder to `path`: onto nothing or an empty folder; with `force` what is there is
-    `old` meanwhile.
+    """Move a complete folder to `path`, which must be missing or empty; with `force` its content is
+    moved to `old` meanwhile.
     """
     if force and path.is_dir() and any(path.iterdir()):
         try:
@@ -252,17 +252,17 @@ _RUN = "run"  # the key of a note under which the run is named that it is about
 
 @dataclass(frozen=True)
 class Unfinished:
-    """A folder that outlasts its run, with a note of the run it belongs to and how far that came.
+    """A folder that outlasts its run, with a note that identifies the run and its progress.
 
-    The folder is named after its run. A process that is left over from a run that was discarded or
-    is finished finds no folder of that name any more, so it can add nothing to a later run.
+    The folder is named after its run. A leftover process of a discarded or finished run finds no
+    folder of that name, so it can add nothing to a later run.
 
     Parameters
     ----------
     folder
-        What becomes the destination when it is whole.
+        The folder that becomes the destination when it is complete.
     run_name
-        A random name, drawn once, and kept by whoever goes on with the folder.
+        A random name, drawn once, and kept by every run that continues with the folder.
     """
 
     folder: Path
@@ -270,16 +270,16 @@ class Unfinished:
 
     @classmethod
     def new(cls, path: Path) -> "Unfinished":
-        """Return the folder of a run that begins now, for the destination `path`; it is not made
-        here.
+        """Return the folder of a new run for the destination `path`, without creating
+        it.
         """
         run_name = secrets.token_hex(8)
         return cls(path.with_name(f"{unfinished_stem(path)}-{run_name}"), run_name)
 
     @classmethod
     def from_notes(cls, path: Path) -> "Unfinished | None":
-        """Return what a run for `path` has left to go on with; None if its folder is in place
-        already.
+        """Return what a run for `path` has left to continue from; None if its folder is already
+        in place.
         """
         notes = notes_path(path)
         with plain_errors(path):
@@ -300,7 +300,7 @@ class Unfinished:
         return self.folder.with_name(f"{self.folder.name.removesuffix(f'-{self.run_name}')}.json")
 
     def read_notes(self) -> Mapping[str, Any]:
-        """Return what is noted of this run: nothing if the note is about another one, or
+        """Return the note of this run: empty if it is about another run, or
         gone.
         """
         document = read_document(self.notes)
@@ -311,8 +311,8 @@ class Unfinished:
 
     @property
     def is_kept(self) -> bool:
-        """Whether there is something to go on with: even if the note cannot be read, so
-        nothing is lost.
+        """Whether there is something to continue from; also true if the note cannot be
+        read, so nothing is lost.
         """
         return (
             may_exist(self.notes)
@@ -320,7 +320,7 @@ class Unfinished:
         )
 
     def check(self) -> None:
-        """Refuse to go on in a folder whose run was discarded or is over, also on another
+        """Refuse to continue in a folder whose run was discarded or is over, also on another
         machine.
         """
         if not self.read_notes():
@@ -330,20 +330,20 @@ class Unfinished:
             )
 
     def begin(self, facts: Mapping[str, Any]) -> None:
-        """Note that there is something to go on with from now on; refuse where another run has just
-        done so.
+        """Note that there is something to continue from; refuse if another run has just done
+        so.
         """
         with self._write_scrap({**facts, _RUN: self.run_name}) as scrap:
             move_file(scrap, self.notes)
 
     def note(self, **facts: Any) -> None:
-        """Add facts to the note, which is whole at any time."""
+        """Add facts to the note, which is complete at any time."""
         self.check()
         with self._write_scrap({**self.read_notes(), **facts, _RUN: self.run_name}) as scrap:
             replace(scrap, self.notes)
 
     def forget(self) -> None:
-        """Take the note back: there is nothing to go on with."""
+        """Withdraw the note: there is nothing to continue from."""
         self.notes.unlink(missing_ok=True)
 
     @contextlib.contextmanager
@@ -371,19 +371,18 @@ def lasting_folder(
     inputs: Iterable[str | Path] = (),
     clear: Callable[[Path], None] = lambda folder: None,
 ) -> Iterator[Unfinished]:
-    """Yield a folder that becomes `path` when the block ends well, and stays for a later run when
-    it does not.
+    """Yield a folder that becomes `path` when the block succeeds, and stays for a later run when
+    it fails.
 
-    It stays only once `Unfinished.begin` has noted it, and then no run removes it but by
-    `discard_unfinished`. Whenever a run is killed, `path` is what it was or the new folder, or
-    `recover` makes it what it was.
+    It stays only once `Unfinished.begin` has noted it, and then only `discard_unfinished` removes
+    it. Whenever a run is killed, `path` is unchanged or the new folder, or `recover` restores it.
 
     Parameters
     ----------
     path, force, ours, inputs
         As for `new_folder`.
     resume
-        Go on with the folder that an earlier run has left; refuse to begin another.
+        Continue with the folder that an earlier run has left; refuse to begin a new one.
     clear
         Removes, when the folder is whole, what only an unfinished one needs.
 
@@ -440,7 +439,7 @@ def lasting_folder(
 
 
 def is_unfinished(path: str | Path) -> bool:
-    """Whether a run has left something for `path` that can be gone on with or discarded."""
+    """Whether a run has left something for `path` that can be resumed or discarded."""
     path = Path(path)
     try:
         return may_exist(notes_path(path)) and bool(unfinished_folders(path))

@@ -1,10 +1,10 @@
-"""How far cells of published tables are off: standard errors, half-widths of 95% intervals from the
-law of the noise, and the law of a weighted sum of independent whole-number noise.
+"""Errors of cells of published tables: standard errors, half-widths of 95% intervals from the noise
+distribution, and the distribution of a weighted sum of independent integer noise.
 
-A cell of a projected table is such a sum: few different weights, each for many cells. Normal
-quantiles are not those of coarse noise, so the law itself is used, with every numerical error
-counted against the interval. All of it follows from public numbers; the adjacency enters through
-the scale of the noise alone.
+A cell of a projected table is such a sum: few different weights, each for many cells. Coarse noise
+does not have normal quantiles, so its own distribution is used, with every numerical error counted
+against the interval. Everything follows from public numbers; the adjacency enters only through the
+scale of the noise.
 """
 
 import itertools
@@ -86,9 +86,9 @@ class Weighted:
 def half_widths(sums: Sequence[Sequence[Weighted]], level: float = LEVEL) -> list[float]:
     """Half-widths of several sums: an h each with ``P(|S| <= h) >= level``; see `half_width`.
 
-    Noise that is a normal number moved by at most d, as rounding does, is not asked for its own law
-    where that hardly matters: a sum is then a normal number moved by at most ``Σ |weight| d``, and
-    h is the normal one plus that.
+    For noise that is a normal number moved by at most d, as by rounding, its own distribution is
+    not used if that hardly matters: a sum is then a normal number moved by at most ``Σ |weight|
+    d``, and h is the normal half-width plus that.
 
     >>> from semidp.promise.noise.distributions import RoundedGaussian
     >>> [
@@ -108,8 +108,8 @@ def half_widths(sums: Sequence[Sequence[Weighted]], level: float = LEVEL) -> lis
 
 
 def normal_half_width(terms: Sequence[Weighted], level: float = LEVEL) -> float | None:
-    """Return the half-width of the normal law next to a sum, widened by its distance; None if
-    that is not close.
+    """Return the normal half-width of a sum, widened by its distance from normal; None if that
+    is not small.
     """
     variance = distance = 0.0
     for term in terms:
@@ -129,8 +129,8 @@ def normal_half_width(terms: Sequence[Weighted], level: float = LEVEL) -> float 
 def half_width(
     terms: Sequence[Weighted], level: float = LEVEL, smoothing: float = _SMOOTHING
 ) -> float:
-    """Return an h with ``P(|S| <= h) >= level`` for ``S = Σ weight · number``: the least one, but
-    for a thousandth.
+    """Return the least h with ``P(|S| <= h) >= level`` for ``S = Σ weight · number``, within a
+    thousandth.
 
     The characteristic function of S is the product of those of its terms. With Z normal and ε
     small, the Fourier series of S + εZ on a circle converges like ``exp(-ε²t²/2)``, and S itself is
@@ -455,7 +455,7 @@ _SAFE = 2.0  # standard errors of a simulated level that are added to it
 
 @lru_cache(maxsize=8)
 def cell_half_widths(mechanism: Mechanism) -> NDArray[np.float64]:
-    """Return for each cell of the projected table how far it is off at most in 95% of all draws."""
+    """Return the half-width of the 95% interval of each cell of the projected table."""
     return _find_half_widths(mechanism)
 
 
@@ -493,8 +493,8 @@ def _(mechanism: LatticeGaussianMechanism) -> NDArray[np.float64]:
 
 
 def lattice_half_width(noise: LatticeGaussian | OneSidedLatticeGaussian) -> int:
-    """Return the least whole h with ``P(|v| <= h) >= 0.95`` for a cell v; a bound of it where the
-    law is not computed.
+    """Return the least integer h with ``P(|v| <= h) >= 0.95`` for a cell v; a bound if the
+    distribution is not computed.
     """
     if noise.free_share == 0:
         return 0
@@ -540,8 +540,8 @@ def simulate_half_widths(mechanism: Mechanism) -> NDArray[np.float64]:
     """Return half-widths of the 95% intervals of the cells of a mechanism, from draws of its noise.
 
     The randomness is public and always the same, so everybody finds the same numbers. Cells of
-    equal standard error are counted together. The rank among the draws is that of the level and two
-    of its standard errors.
+    equal standard error are counted together. The rank among the draws is raised by two standard
+    errors.
 
     >>> from semidp.promise.mechanisms.additive import L2Mechanism
     >>> from semidp.promise.tradeoff.budget import Budget
@@ -802,7 +802,7 @@ def _multiply_families(
 
 
 def cell_errors(mechanism: Mechanism, number: int = 0) -> dict[str, float]:
-    """Return how far off the cells of a table are: standard errors, and the half-widths of 95%
+    """Return the errors of the cells of a table: standard errors, and half-widths of 95%
     intervals.
 
     A mechanism on cells measures one table; one on residuals measures several, which are numbered.

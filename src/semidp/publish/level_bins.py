@@ -1,7 +1,7 @@
-"""Microdata as a plan asks for them, and the bins that follow from published counts alone.
+"""The request for microdata in a plan, and the bins that follow from published counts alone.
 
 `choose_bins` groups the levels of each feature. Bins are the coarser depth of a nested feature,
-so tables of bins are tables like any other. How the phases are measured is in `phases`.
+so tables of bins are tables like any other. `phases` measures them.
 """
 
 import math
@@ -36,14 +36,14 @@ def _names(value: Iterable[str]) -> tuple[str, ...]:
 
 @frozen
 class Microdata:
-    """Records that a plan asks for: which columns they have, and what bins may follow from.
+    """A request for synthetic records: their columns, and what bins may follow from.
 
     Parameters
     ----------
     columns
         The features of a record.
     budget
-        What both phases may spend together; no pure epsilon.
+        The budget of both phases together; no pure epsilon.
     ordered
         Features whose levels are in a meaningful order: neighbors share a bin. Numeric bins are
         ordered without being named.
@@ -115,12 +115,12 @@ def find_feature(schema: Schema, name: str) -> Feature:
 
 
 def is_ordered(asked: Microdata, feature: Feature) -> bool:
-    """Whether neighbors among the levels are alike: numeric bins, or declared."""
+    """Whether neighboring levels are similar: numeric bins, or declared so."""
     return feature.bins is not None or feature.name in asked.ordered
 
 
 def sort_levels(levels: Sequence[str]) -> list[str]:
-    """Return ordered levels, numbers by their size and others as they are listed.
+    """Return ordered levels: numbers by size, others as listed.
 
     >>> sort_levels(["10", "9", "2"]), sort_levels(["low", "high"])
     (['2', '9', '10'], ['low', 'high'])
@@ -142,7 +142,7 @@ def count_bins(records: int, error: float) -> int:
 
 
 def group_neighbors(counts: Floats, bins: int) -> list[int]:
-    """Return the bin of each level: neighbors together, with about the same count in each bin.
+    """Return the bin of each level: neighbors together, with similar counts in each bin.
 
     >>> group_neighbors(np.array([9.0, 1.0, 1.0, 1.0, 6.0]), 3)
     [0, 1, 1, 1, 2]
@@ -162,7 +162,7 @@ def group_neighbors(counts: Floats, bins: int) -> list[int]:
 
 
 def pool_rare_levels(counts: Floats, bins: int, least: float) -> list[int]:
-    """Return the bin of each unordered level: its own where it is among the most frequent or has
+    """Return the bin of each unordered level: its own if it is among the most frequent or has
     enough records, and one bin for all others.
 
     >>> pool_rare_levels(np.array([90.0, 1.0, 50.0, 2.0, 3.0]), 2, 40.0)
@@ -180,7 +180,7 @@ def pool_rare_levels(counts: Floats, bins: int, least: float) -> list[int]:
 def group_levels(
     feature: Feature, counts: Floats, ordered: bool, bins: int, error: float
 ) -> Feature:
-    """Return a feature with bins above its levels, or as it is where each level is a bin.
+    """Return a feature with bins above its levels, or unchanged if each level is a bin.
 
     Parameters
     ----------
@@ -226,7 +226,7 @@ def choose_bins(
     Parameters
     ----------
     asked
-        What is asked for.
+        The request.
     schema
         The features without bins.
     counts
@@ -234,7 +234,7 @@ def choose_bins(
     records
         The number of records.
     error
-        The standard error of a cell of a pair, as far as it is known before.
+        The forecast standard error of a cell of a pair.
     """
     bins = count_bins(records, error)
     chosen = []
@@ -248,7 +248,7 @@ def choose_bins(
 
 
 def name_bins(schema: Schema, columns: Iterable[str]) -> dict[str, str]:
-    """Return for each column the name of its bins, or its own where it has none."""
+    """Return for each column the name of its bins, or its own name if it has none."""
     names = {}
     for name in columns:
         depths = find_feature(schema, name).names

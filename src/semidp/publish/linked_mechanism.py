@@ -1,7 +1,7 @@
-"""Tables of members and of units from noise on the residuals of both kinds, and their errors.
+"""Tables of members and of units from noisy residuals of both kinds, and their errors.
 
 The noise and its guarantee are those of `promise.mechanisms.linked_noise`. Both kinds are made to
-agree (`size_agreement`), so a table of members has noise of units in it too. A `TopCode`
+agree (`size_agreement`), so a table of members also contains noise of units. A `TopCode`
 publishes the largest sizes of units as one level, such as 5+.
 """
 
@@ -66,7 +66,7 @@ class LinkedMechanism(LinkedNoise, SharedNoise):
         space
             The residuals of linked tables.
         precision, law
-            What the noise costs at most, and its law.
+            The largest cost of the noise, and its distribution.
         weights
             How much the variance of each table counts: those of members, then those of units.
         unit_share
@@ -157,7 +157,7 @@ class LinkedMechanism(LinkedNoise, SharedNoise):
     def combination(self, weights: Mapping[int, ArrayLike]) -> Floats:
         """Return weights on the noise, from weights on cells. Tables of members are numbered first.
 
-        Both kinds were made to agree, so a table of members has noise of units in it too.
+        Both kinds were made to agree, so a table of members also contains noise of units.
         """
         of_kinds: tuple[dict[int, ArrayLike], dict[int, ArrayLike]] = ({}, {})
         for number, on_cells in weights.items():
@@ -320,8 +320,8 @@ class LinkedIntervals:
     mechanism
         How both kinds were measured, and how they agree.
     code
-        How the sizes of a table are published, if not each by itself: every size from the top on
-        then has the half-width of the last level.
+        The top code of the sizes, if any: every size from the top on then has the half-width of
+        the last level.
     """
 
     mechanism: LinkedMechanism

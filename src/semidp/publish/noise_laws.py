@@ -1,5 +1,5 @@
-"""Transforms of the laws of noise, and how near they are to normal ones: what the law of a weighted
-sum is computed from.
+"""Transforms of noise distributions and their distance from normal ones, from which the
+distribution of a weighted sum is computed.
 """
 
 import math
@@ -111,8 +111,8 @@ def _(law: DiscreteLaplace, rate: float) -> float:
 
 @singledispatch
 def find_near_normal(law: CountNoise) -> tuple[float, float] | None:
-    """Return the variance of a normal number that can be drawn next to this one, and how far apart
-    the two are at most; None if there is none.
+    """Return the variance of a normal number that can be coupled with this one, and their largest
+    distance; None if there is none.
 
     >>> from fractions import Fraction
     >>> [find_near_normal(law(Fraction(4))) for law in (DiscreteGaussian, RoundedGaussian)]

@@ -1,8 +1,8 @@
 """Two phases of one release: pairs are measured on bins that follow from the first measurement.
 
-Both phases are charged together before anything is drawn. What the second needs of the data is read
-with the first, closed until its noise is added. When the bins are known, the release is an ordinary
-one, with bins as the coarser depths of its features.
+Both phases are charged together before anything is drawn. The data for the second phase are read
+with the first, and stay closed until its noise is added. Once the bins are known, the release is an
+ordinary one, with bins as the coarser depths of its features.
 """
 
 import itertools
@@ -51,7 +51,7 @@ _TARGET_WEIGHT = 9  # of the variance of pairs with a target, against that of ot
 
 
 def list_pairs(asked: Microdata, invariants: Iterable[Margin]) -> list[tuple[str, str]]:
-    """Return the pairs of columns that exact totals do not publish already."""
+    """Return the pairs of columns that no exact total publishes."""
     exact = [{*margin.names} for margin in invariants]
     pairs = itertools.combinations(asked.columns, 2)
     return [pair for pair in pairs if not any({*pair} <= names for names in exact)]
@@ -63,12 +63,12 @@ def share_first_phase(
     """Return the share of the whole budget that each one-way table of the first phase gets.
 
     Columns with more levels than bins are measured, unless they are exact. Levels in order get
-    bins, and this table alone knows how records are spread inside of them. Errors that would be A
-    for all pairs and B_f for the levels of f, each with the whole budget, add up to
+    bins, and this table alone knows how records are spread inside of them. If the errors with the
+    whole budget would be A for all pairs and B_f for the levels of f, they add up to
     ``A / √(1 - Σ s) + Σ B_f / √s_f``, which is least where shares are as the errors to the power
     2/3. No error of levels is larger than all records, m of them in as many pairs: the second terms
-    are ``m B_f / (m √s_f + B_f)``. Other levels are pooled if they are rare, which is seen with as
-    much as a pair gets.
+    are ``m B_f / (m √s_f + B_f)``. Other levels are pooled if they are rare; the share of a pair is
+    enough to see this.
     """
     schema = dataspace.schema
     exact = {name for margin in dataspace.margins for name in margin.names}
@@ -134,7 +134,7 @@ def pair_requests(
     Parameters
     ----------
     asked, invariants, budget
-        What is asked for, what is exact, and what is left to spend.
+        The request, the exact totals, and the remaining budget.
     names
         The name of each feature at the depth of its bins.
     """
@@ -151,8 +151,8 @@ def pair_requests(
 def forecast_error(
     asked: Microdata, dataspace: Dataspace, adjacency: Adjacency, budget: Budget
 ) -> float:
-    """Return about how large the standard error of a cell of a pair will be: that of the median
-    pair, if each were measured by itself with an equal part of the budget.
+    """Forecast the standard error of a cell of a pair: that of the median pair, if each were
+    measured by itself with an equal part of the budget.
     """
     norms = [
         sensitivity_space(dataspace, adjacency, pair).l2
@@ -168,7 +168,7 @@ def _total_loss(budget: Budget) -> float:
 
 @dataclass(frozen=True, eq=False)
 class GroupedTables:
-    """Counts of pairs that were read before their bins were known, read again on the bins."""
+    """Counts of pairs that were read before their bins were known, regrouped by the bins."""
 
     schema: Schema
     pairs: Mapping[frozenset[str], Confidential[Table]] = field(repr=False)
@@ -186,7 +186,7 @@ class GroupedTables:
 
 @dataclass(frozen=True, eq=False)
 class PairsToCome:
-    """The second phase of microdata, while its bins are not known.
+    """The second phase of microdata, before its bins are known.
 
     Parameters
     ----------
@@ -210,8 +210,8 @@ class PairsToCome:
         mechanisms: Sequence[Mechanism],
         noisy: Sequence[Measurement],
     ) -> tuple[Prepared, list[NDArray[np.int64]]]:
-        """Return the whole release, prepared on bins that follow from what was measured, and the
-        first measurements in the order that its levels have now.
+        """Return the whole release, prepared on bins that follow from the first measurements, and
+        these in the new order of the levels.
         """
         counts = {}
         for request, measured in zip(first, noisy, strict=True):
@@ -251,7 +251,7 @@ def plan_pairs(
     Parameters
     ----------
     later
-        The second phase; nothing confidential of it is used.
+        The second phase; nothing confidential in it is used.
     first, counts
         The requests of the first phase, and what was measured of each of its features.
     """

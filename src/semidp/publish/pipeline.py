@@ -1,9 +1,9 @@
-"""From a plan and data to a release: the page to read first.
+"""From a plan and data to a release. Read this module first.
 
-`prepare` reads what is public, calibrates a mechanism for every request and states the guarantee;
+`prepare` reads the public facts, calibrates a mechanism for every request and states the guarantee;
 `run_plan` charges it, draws the noise and publishes, in one piece or part by part. Rehearsals,
-audits and tests use what was prepared. `RunOptions` is how a plan is carried out: nothing in it
-changes what a release guarantees.
+audits and tests use prepared plans. `RunOptions` says how to run a plan: nothing in it changes what
+a release guarantees.
 """
 
 import contextlib
@@ -90,7 +90,7 @@ def _nothing_reviewed(scope: Scope) -> Sequence[str]:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class RunOptions:
-    """How a plan is carried out.
+    """How to run a plan.
 
     Parameters
     ----------
@@ -98,48 +98,47 @@ class RunOptions:
         Where random words come from (default: the operating system). Any other marks the release
         not private.
     ledger
-        Charged with the composed guarantee before any noise is drawn: a `Ledger`, or the path of
-        one.
+        The ledger to charge with the composed guarantee before any noise is drawn: a `Ledger`, or
+        its path.
     label
-        What the ledger calls the charge (default: what is released).
+        The name of the charge in the ledger (default: a description of the release).
     memory
         The bytes that may be used, by all workers together (default: all of the machine).
     form
-        How tables are written: CSV or Parquet. What their size suggests unless given, and Parquet
-        by parts.
+        How tables are written: CSV or Parquet (default: by their size, and Parquet by
+        parts).
     progress
-        Told what is going on.
+        Called with progress.
     out
-        The folder to write: whole, or not at all. Without it nothing is written, and `Release.save`
-        may do so later.
+        Output folder; appears only when complete. Without it nothing is written until
+        `Release.save`.
     force
         Replace a release at `out`.
     inputs
-        Files that are still needed, which a folder that is replaced must not hold.
+        Files that are still needed: a folder that holds one is not replaced.
     finish
-        What is done to the folder before it takes its place, such as to sign it; it is told of
+        Called with the folder before it is put in place, for example to sign it, and with the
         files that will not be part of it.
     tell
-        Told, before anything is charged, which levels look alike, and for which tables whole
-        numbers with all totals may not be found.
+        Called before anything is charged with the levels that look alike, and with the tables
+        for which whole numbers with all totals may not be found.
     review
-        Asked, before anything is charged, what to tell of what is public; it sees nothing else.
+        Called before anything is charged, with the public facts only, for further sentences.
     jobs
-        By parts: the number of worker processes; with 1 parts are carried out here. With more, the
+        By parts: the number of worker processes; 1 runs the parts in this process. With more, the
         data must be a file or an address.
     presentation
-        What is said next to the numbers and how they are shown: ``title``, ``contact``, ``notes``,
+        The text next to the numbers, and how they are shown: ``title``, ``contact``, ``notes``,
         ``round_to``, ``mark_below``, and ``workbook`` for an Excel file of all tables; a mapping of
         those that are given.
     resume
-        Go on with a release that ended early, by parts or with a ledger. What was measured is not
-        measured again, and nothing is charged again. The plan and the public totals must be the
-        same; that is checked. If records are still to be measured they must be the same too,
-        which cannot be checked: with other records one person could be measured twice. Give the
-        ledger again that was charged; one that was not charged yet is charged first.
-        `Release.discard_unfinished` removes such a release.
+        Resume a release that ended early, by parts or with a ledger. Nothing is measured or charged
+        again. The plan and the public totals must be the same, which is checked. Records that are
+        still to be measured must be the same too, which cannot be checked: with other records one
+        person could be measured twice. Give the same ledger again; one that was not charged yet is
+        charged first. `Release.discard_unfinished` removes such a release.
     command
-        What a command line notes for itself, to resume the release without being told again.
+        The command line's own note, for resuming the release without its options.
 
     Examples
     --------
@@ -175,7 +174,7 @@ class RunOptions:
 
     @classmethod
     def from_value(cls, value: "RunOptions | Randomness | None") -> "RunOptions":
-        """Return options; where only a source of random words is given, all others are as usual."""
+        """Return options; a bare source of random words gets defaults for all others."""
         if isinstance(value, RunOptions):
             return value
         # Randomness is a protocol: whoever has `secure` says where words come from.
@@ -207,19 +206,19 @@ class RunOptions:
         return None if self.form is None else form_named(self.form)
 
     def refuse_parts(self) -> None:
-        """Refuse what only a release by parts has a use for."""
+        """Refuse options that only a release by parts can use."""
         if self.jobs != 1:
             raise InputError("jobs are for a release by parts: give partition too")
 
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """A plan carried out up to the first random number: everything in it but `values` is public.
+    """A plan run up to the first random number: everything in it but `values` is public.
 
     Parameters
     ----------
     plan
-        What was asked for; where errors were, with the budget that meets them.
+        The plan; if it has target errors, with the budget that meets them.
     scope
         What is public: the totals, a(t), the adjacency.
     mechanisms
@@ -229,9 +228,10 @@ class Prepared:
     values
         The confidential values of each request's query.
     choices
-        How requests are answered that leave it to public numbers: a sentence each.
+        How public numbers decided the answers to requests that leave it open: one sentence each.
     later
-        Of microdata: the second phase, which the guarantee covers and the requests do not hold yet.
+        For microdata, the second phase, which the guarantee covers but the requests do not hold
+        yet.
 
     Examples
     --------
@@ -267,7 +267,7 @@ class Prepared:
 
     @property
     def naive_tradeoff(self) -> Tradeoff | None:
-        """What the noise would be said to give for one record if the exact totals were
+        """What the noise would seem to guarantee for one record if the exact totals were
         ignored.
         """
         return naive_tradeoff(self.scope.dataspace, map(naive_record_tradeoff, self.mechanisms))
@@ -275,8 +275,8 @@ class Prepared:
 
 @contextlib.contextmanager
 def open_records(plan: Plan, data: Any) -> Iterator[Any]:
-    """Yield the records of a plan: a source that is already open, or one that is opened here and
-    closed at the end.
+    """Yield the records of a plan, from an open source or from one that is opened and closed
+    here.
     """
     if plan.units is not None:
         with linked_records(plan, plan.units, data) as both:
@@ -301,8 +301,8 @@ def open_records(plan: Plan, data: Any) -> Iterator[Any]:
 
 
 def prepare(plan: Plan, data: Any, *, memory: int | None = None) -> Prepared:
-    """Read what a plan needs and calibrate everything it asks for; nothing is drawn and nothing is
-    spent.
+    """Read what a plan needs and calibrate everything it asks for; draw and spend
+    nothing.
 
     Parameters
     ----------
@@ -350,15 +350,16 @@ def calibrate(
     scope: Scope,
     space: Callable[[Request, Scope], QuerySpace] = lambda request, scope: request.space(scope),
 ) -> Prepared:
-    """Return a plan prepared from public values alone, without the confidential ones: for
-    rehearsals and audits.
+    """Return a plan prepared from public values alone, for rehearsals and
+    audits.
 
     Parameters
     ----------
     plan, scope
         What is asked for, and what is public.
     space
-        Where the query space of a request comes from; whoever tries many budgets keeps them.
+        The function that finds the query space of a request; callers that try many budgets cache
+        it.
     """
     _check(plan)
     choices: tuple[str, ...] = ()
@@ -380,11 +381,11 @@ def run_plan(
     options: RunOptions | Randomness | None = None,
     partition: str | None = None,
 ) -> _R:
-    """Carry out a plan, and return a release of a kind, which draws its own report; see
-    `semidp.run`.
+    """Run a plan, and return a release of the given class, which draws its own report;
+    see `semidp.run`.
 
-    A run that is resumed goes on with its own plan where none is given, and needs no data where all
-    of it is measured.
+    A resumed run continues with its own plan if none is given, and needs no data once everything is
+    measured.
     """
     how = RunOptions.from_value(options)
     plan = None if plan is None else plan.with_values_read()
@@ -446,7 +447,7 @@ def _in_one_piece(
 
 
 def refuse_presentation(prepared: Prepared, shown: Presentation) -> None:
-    """Refuse a workbook or a map that cannot hold what is released, while nothing is charged."""
+    """Refuse a workbook or a map that cannot hold the release, before any charge."""
     if shown.workbook:
         refuse_sheets(prepared.plan, prepared.scope.dataspace)
     if shown.places is not None:
@@ -456,8 +457,8 @@ def refuse_presentation(prepared: Prepared, shown: Presentation) -> None:
 def measure_prepared(
     prepared: Prepared, options: RunOptions, ledger: Ledger | None, session: Session | None = None
 ) -> tuple[Mapping[str, Any] | None, list[Measurement]]:
-    """Charge what is prepared, then draw all noise; return the ledger's entry and what was
-    measured.
+    """Charge a prepared plan, then draw all noise; return the ledger's entry and the
+    measurements.
     """
     with charge_told(ledger):
         # Charged before the first random number: a run that dies in between has spent its share,
@@ -488,8 +489,8 @@ def charge_ledger(
     label: str | None = None,
     session: Session | None = None,
 ) -> Mapping[str, Any] | None:
-    """Charge everything that is prepared to a ledger, if there is one, and return its entry; the
-    run of a session only once.
+    """Charge a prepared plan to a ledger, if there is one, and return its entry; charge the run
+    of a session only once.
     """
     for mechanism in prepared.mechanisms:
         refuse_false_claim(mechanism)
@@ -509,8 +510,8 @@ def charge_ledger(
 
 @contextlib.contextmanager
 def charge_told(ledger: Ledger | None) -> Iterator[None]:
-    """Say with whatever goes wrong in the block that the ledger was charged, where the block has
-    charged it.
+    """Add to any error in the block that the ledger was charged, if the block has charged
+    it.
     """
     before = () if ledger is None else ledger.own_charges
     try:
@@ -525,7 +526,7 @@ def charge_told(ledger: Ledger | None) -> Iterator[None]:
 
 
 def charge_note(ledger: Ledger | None, before: Collection[str] = ()) -> str | None:
-    """Return what to say of a ledger if more was charged than `before`, or may have been."""
+    """Return the note on a ledger if more was charged than `before`, or may have been."""
     if ledger is None or ledger.own_charges == before:
         return None
     return CHARGE_IN_DOUBT if ledger.is_in_doubt else CHARGE_STANDS
@@ -559,7 +560,7 @@ def build_release(
 
 
 def charge_label(plan: Plan) -> str:
-    """Say what is released, for a ledger.
+    """Describe a release for a ledger.
 
     >>> from semidp.publish import TableRequest
     >>> charge_label(Plan([TableRequest(["sex", "region"])]))
@@ -582,7 +583,7 @@ def _check(plan: Plan, has_records: bool = False) -> None:
 
 
 def versions() -> dict[str, str]:
-    """Return the versions that a release depends on.
+    """Return the versions of the software that a release depends on.
 
     >>> "semidp" in versions()
     True

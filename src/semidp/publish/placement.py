@@ -1,11 +1,10 @@
-"""Placement of the noise of a product: how much each residual gets, so the tables are as good
-as they can be.
+"""Placement of the noise of a product: how much each residual gets, for the best
+tables.
 
-The proposals are σ² in floating point that cost one; `residual_noise` scales them to a budget and
-certifies them. The closed form knows the cost of each residual; the joint cost of all of them
-allows less noise, and a convex program places it better still where that gains half a hundredth:
-from gains v (what unit noise in a residual adds to all tables) and bounds of what all residuals
-cost together.
+Proposals are floating-point σ² with cost one; `residual_noise` scales them to a budget and
+certifies them. The closed form uses the cost of each residual; the joint cost of all of them allows
+less noise, and a convex program places it still better if that gains half a percent: from gains v
+(what unit noise in a residual adds to all tables) and bounds on the joint cost of all residuals.
 """
 
 import math
@@ -84,7 +83,7 @@ class Solution:
     total
         ``Σ v/τ``.
     least
-        A lower bound of the total for any noise that hides the moves which the oracle showed.
+        A lower bound of the total for any noise that hides the moves found by the oracle.
     """
 
     tau: Floats
@@ -95,20 +94,20 @@ class Solution:
 def solve(gains: Floats, oracle: Oracle, start: Floats, rounds: int, close: float) -> Solution:
     """Minimize ``Σ v/τ`` among the τ that cost at most one, by cutting planes (kelley1960cutting).
 
-    Every move that the oracle shows is a cut ``q·τ <= 1``. The program with the cuts so far has the
-    dual ``max 2 Σ sqrt(v Q'λ) - Σ λ``; its solution is offered to the oracle, which shows another
-    move. The first cuts are the worst moves of each residual alone, and that of `start`.
+    Every move from the oracle is a cut ``q·τ <= 1``. The program with the cuts so far has the dual
+    ``max 2 Σ sqrt(v Q'λ) - Σ λ``; its solution goes to the oracle, which returns another move. The
+    first cuts are the worst moves of each residual alone, and that of `start`.
 
     Parameters
     ----------
     gains, oracle
         v, and the cost.
     start
-        τ to begin with.
+        The initial τ.
     rounds
-        How many moves are asked for at most, apart from those of single residuals.
+        The largest number of moves to ask for, besides those of single residuals.
     close
-        How near the total must come to its lower bound.
+        The required closeness of the total to its lower bound.
 
     Examples
     --------
@@ -202,7 +201,7 @@ _MOST_WORK = 4_000_000_000  # values of combinations over all moves that the pro
 
 
 class Objective(StrEnum):
-    """What the noise of a product is placed for.
+    """The objective of the placement of noise.
 
     >>> [str(objective) for objective in Objective]
     ['total', 'largest']
@@ -214,7 +213,7 @@ class Objective(StrEnum):
 
 @dataclass(frozen=True, eq=False)
 class Workload:
-    """Tables, weights and objective that the noise of a product is placed for.
+    """The tables, weights and objective for which the noise of a product is placed.
 
     Parameters
     ----------
@@ -234,7 +233,7 @@ class Workload:
     def from_weights(
         cls, space: ProductSpace, weights: Sequence[float] | None, objective: Objective
     ) -> "Workload":
-        """Check the weights, one a table; all tables count alike if there are none."""
+        """Check the weights, one per table; without weights all tables count equally."""
         tables = len(space.views)
         chosen = [1.0] * tables
         if weights is not None:
@@ -307,9 +306,9 @@ def closed_form(workload: Workload) -> dict[View, float]:
 def place_noise(workload: Workload) -> dict[View, float]:
     """Return the best σ² that the search finds, with a joint cost of about one.
 
-    The closed form scaled down by what the joint cost saves; or the solution of the convex program
-    ``min Σ v/τ`` with ``Σ τ_d |H_d M_d m|² <= 1`` for every move m (docs/products.md), where that
-    needs at most 99.5% of it.
+    This is the closed form scaled down by what the joint cost saves, or the solution of the convex
+    program ``min Σ v/τ`` with ``Σ τ_d |H_d M_d m|² <= 1`` for every move m (docs/products.md),
+    where that needs at most 99.5% of it.
     """
     key = ("placed", workload.weights, workload.objective)
     if key not in workload.space.result_cache:

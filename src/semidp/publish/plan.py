@@ -1,7 +1,7 @@
 """A plan: everything about a release that can be decided before the data are read.
 
 A `Plan` is a frozen value with a TOML and a JSON form; it holds no data and no address, so it
-can be reviewed, kept and reused. What it does to data is in `pipeline`.
+can be reviewed, kept and reused. `pipeline` runs it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -52,9 +52,9 @@ _ADD_OR_REMOVE = ("add-remove", "add-or-remove", "add/remove", "unbounded", "add
 
 
 def chosen_adjacency(adjacency: Adjacency) -> AdjacencyChoice | int:
-    """Return how a plan asks for an adjacency: a number of records, or exchanges by their name.
+    """Return the entry of an adjacency in a plan: a number of records, or the name of exchanges.
 
-    How many records an exchange changes follows from what is exact.
+    The number of records that an exchange changes follows from the exact totals.
     """
     return adjacency.a if adjacency.protects_groups else AdjacencyChoice.exchange
 
@@ -193,7 +193,7 @@ class UnitFeature:
     Parameters
     ----------
     feature
-        Its name, and the levels or bins of its values: a value outside of them is refused.
+        Its name, and the levels or bins of its values; other values are refused.
     aggregate
         An SQL expression over the members of one unit, in the words of DuckDB.
 
@@ -219,7 +219,7 @@ class UnitFeature:
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """Its name."""
         return self.feature.name
 
     def to_json(self) -> dict[str, Any]:
@@ -251,7 +251,7 @@ def _unit_features(value: Iterable[UnitFeature]) -> tuple[UnitFeature, ...]:
 
 @frozen
 class LinkedUnits:
-    """Link of the records of a plan (members) to units, which are counted too.
+    """How the records of a plan (members) are linked to units, which are counted too.
 
     Parameters
     ----------
@@ -262,7 +262,7 @@ class LinkedUnits:
     most, least
         The bounds on the members of a unit; `least` is 0 or 1.
     derived
-        Columns of units that depend on their members, next to the size.
+        Columns of units that depend on their members, besides the size.
     exact
         The margins of units that are published exactly, by their own features.
     features
@@ -271,8 +271,8 @@ class LinkedUnits:
     quarters
         A column of units and its levels that are group quarters, counted in no table of units.
     source
-        Where the units are read from, unless that is said elsewhere. It is no part of what is
-        published: a plan that is written holds no address.
+        The source of the units, unless given elsewhere. It is not published: a written plan
+        holds no address.
 
     Examples
     --------
@@ -296,7 +296,7 @@ class LinkedUnits:
 
     @property
     def bounds(self) -> Link:
-        """How members belong to units, as far as it is public."""
+        """The public facts about how members belong to units."""
         computed = [part.name for part in self.features]
         derived = tuple(dict.fromkeys((SIZE, *self.derived, *computed)))
         return Link(self.protect, self.least, self.most, derived, self.link, self.quarters)
@@ -411,7 +411,7 @@ class Plan:
     ----------
     requests
         What to release with noise: tables, statistics of private outcomes by group, regressions and
-        so on. Tables without a budget of their own share one. All requests stand under the same
+        so on. Tables without a budget of their own share one. All requests share the same
         invariants.
     invariants
         The margins published exactly; none means that only the number of records is.
@@ -425,32 +425,31 @@ class Plan:
     count, where, id
         The column of counts, the condition on records, and the column that identifies a person.
     levels_from_data
-        Read undeclared levels of unpublished features from the data; the report then says that this
-        is a disclosure.
+        Read undeclared levels of unpublished features from the data, which the report then calls a
+        disclosure.
     report_delta
         The delta at which a guarantee without one is restated as (epsilon, delta).
     claim
         ``"exact"``: only mechanisms whose claim holds for the numbers that the computer draws
         (default: any).
     most
-        How many records a person may have, where that is not one: the promise is then about one
-        person with up to so many, who is named by `id`. Public, like the number of persons.
+        How many records a person may have, if more than one: the promise then covers one person
+        with up to that many; `id` names the person. Public, like the number of persons.
     records
         What records are called in words, such as ``"stays"`` (default: records). Only with
         `most`.
     nests
-        Nested features whose levels are read from the data, by the names of their depths: under the
-        same rule as other levels, an invariant publishes them or the report says that they are
-        disclosed.
+        Nested features whose levels are read from the data, by the names of their depths. As for
+        other levels, an invariant publishes them or the report says that they are disclosed.
     units
-        The units that records are members of, where those are counted too.
+        The units of which records are members, if units are counted too.
     read_as
         How the values of columns are written, such as ``{"admitted": "month", "pay": "1.234,5"}``.
     period
         The period that the data are about, such as ``"2026Q3"``. The ledger of a series charges it.
     microdata
-        Records to be made: their columns are measured one by one and then in pairs on bins. The
-        tables of both are the requests of the plan once the bins are known.
+        Synthetic records: their columns are measured one by one, then in pairs on bins. The tables
+        of both phases become the requests of the plan once the bins are known.
 
     Examples
     --------
@@ -627,8 +626,8 @@ class Plan:
 
     @property
     def budget(self) -> Budget | None:
-        """What everything may spend together, budgets simply added; None if they are of
-        different kinds.
+        """The sum of all budgets; None if they are of different
+        kinds.
         """
         return Budget.sum_budgets([request.budget for request in self.requests])
 
@@ -643,7 +642,7 @@ class Plan:
 
     @property
     def value_shares(self) -> list[tuple[str, str]]:
-        """The columns of which the share of one value is asked for, each with the value.
+        """The columns with a requested share of one value, each with the value.
 
         >>> import semidp
         >>> Plan([semidp.proportion("ok=Y", by="ward")]).value_shares
@@ -653,7 +652,7 @@ class Plan:
         return [(column, value) for column, _, value in parts if value]
 
     def with_values_read(self) -> "Plan":
-        """Return the plan with columns read as its requests need them, and "ok=Y" as whether ok is
+        """Return the plan with columns read as its requests need them; "ok=Y" means whether ok is
         Y.
 
         >>> import semidp
@@ -768,8 +767,8 @@ def _levels_text(part: Feature | Nest) -> str:
 def read_declarations(
     value: Mapping[str, Any], folder: Path | None = None
 ) -> tuple[tuple[Feature, ...], tuple[StructuralZero, ...], tuple[Nest, ...]]:
-    """Return what a plan or a schema file declares: features, structural zeros, and nests without
-    levels.
+    """Return the declarations of a plan or a schema file: features, structural zeros, and nests
+    without levels.
 
     >>> read_declarations({"feature": [{"name": "county", "nest": ["state", "county"]}]})
     ((), (), (Nest(names=('state', 'county'), repeat=False, null_level=None),))

@@ -1,13 +1,12 @@
-"""What becomes of a plan before it is carried out: how its budget is divided, which budget meets
-the errors that it names, which kind of statistic answers a request best, and what is done about
-outcomes that some records lack.
+"""Changes to a plan before it runs: the division of its budget, the budget that meets its target
+errors, the kind of statistic that answers a request best, and missing outcomes.
 
 Who answered is exact or private, next to exact group sizes. *Exact.* Who answered becomes a feature
 of the exact statistic, and a(t) is that of the counts with it. The groups (group, yes) hold those
-who answered, with exact sizes; they alone are measured and published. A record of a group (group,
-no) is read as the lower bound, which nobody sees. *Private.* The number who answered and the sum of
-their values are measured together (`statistics.answered`, which proves the norms); a(t) is that of
-the group sizes. Brute force: `tests/grouped/test_answered.py` (private),
+who answered, with exact sizes; they alone are measured and published. A record in a group (group,
+no) is read as the lower bound, which is never published. *Private.* The number who answered and the
+sum of their values are measured together (`statistics.answered`, which proves the norms); a(t) is
+that of the group sizes. Brute force: `tests/grouped/test_answered.py` (private),
 `tests/grouped/test_missing_outcomes.py` (exact, balls), `tests/grouped/test_exact_answers.py`
 (exact, exchanges).
 """
@@ -51,8 +50,8 @@ _LARGEST_ERROR = 2**48
 
 
 def exact_margins(plan: Plan) -> tuple[Margin, ...]:
-    """Return what a plan publishes exactly: its invariants, and the groups and factors that they do
-    not cover.
+    """Return what a plan publishes exactly: its invariants, and groups and factors that they do not
+    cover.
 
     >>> import semidp
     >>> mean = semidp.publish.GroupRequest("mean", semidp.Outcome("score", 0, 1, 10), [["school"]])
@@ -70,8 +69,8 @@ def divide_budget(
     budget: Budget | None,
     shares: Mapping[str, Fraction] | None = None,
 ) -> Plan:
-    """Return a plan whose requests without a budget divide one: tables take one share together,
-    others one each.
+    """Return a plan whose requests without a budget divide one: tables share one part, others
+    get one each.
 
     Groups have exact counts, so each set of groups (and the factors of a regression) that no
     invariant covers is published exactly too.
@@ -79,9 +78,9 @@ def divide_budget(
     Parameters
     ----------
     plan
-        What is asked for, without budgets.
+        The plan, without budgets.
     budget
-        What all of it may spend together; none where tables have target errors.
+        The total budget; none if tables have target errors.
     shares
         The part of ``"tables"`` and of each other request by its name, in proportion
         (default: 1 each).
@@ -123,9 +122,9 @@ def solve_target_errors(plan: Plan, scope: Scope, by_parts: bool = False) -> Pla
     """Return a plan whose tables without a budget share one μ: the least that meets their target
     errors.
 
-    The largest standard error of a table falls like 1/μ but for the rounding of the noise, so
-    μ is found in a few steps; it is rounded up to four digits. The plan itself where no table has a
-    target. By parts, tables may be measured otherwise than in one piece.
+    The largest standard error of a table falls like 1/μ except for the rounding of the noise, so μ
+    is found in a few steps; it is rounded up to four digits. Returns the plan itself if no table
+    has a target. By parts, tables may be measured differently than in one piece.
 
     >>> import semidp
     >>> plan = semidp.Plan(
@@ -156,7 +155,7 @@ def solve_target_errors(plan: Plan, scope: Scope, by_parts: bool = False) -> Pla
         spaces.append(ready.parts_space(scope) if by_parts else ready.space(scope))
 
     def excess(mu: Fraction) -> float:
-        """How many times too large the worst error is."""
+        """The factor by which the worst error exceeds its target."""
         ratios = []
         for request, space in zip(open_requests, spaces, strict=True):
             try:
@@ -177,10 +176,10 @@ def solve_target_errors(plan: Plan, scope: Scope, by_parts: bool = False) -> Pla
 
 def calibrate_separately(plan: Plan, scope: Scope) -> tuple[Plan, Scope]:
     """Return a plan whose tables can be measured: those that no proof covers together are measured
-    apart, and said to.
+    separately, with a warning.
 
-    So it is with structural zeros and with joint margins that have empty cells. Each table gets an
-    even part of the budget.
+    This concerns structural zeros and joint margins with empty cells. Each table gets an equal part
+    of the budget.
     """
     requests: list[Request] = []
     warnings = list(scope.warnings)
@@ -248,7 +247,7 @@ def best_answered(
     """Return a plan in which each request goes to the kind of statistic that answers it best, and a
     sentence for each change.
 
-    A request says by whom it may be answered (`Request.answering_kind`). The name and the budget
+    A request says which kinds may answer it (`Request.answering_kind`). The name and the budget
     stay the same.
 
     Parameters
@@ -304,7 +303,7 @@ exact."""
 
 
 def with_missing(plan: Plan, choices: Mapping[str, str]) -> Plan:
-    """Return a plan whose statistics of some outcomes are of those who answered.
+    """Return a plan with some outcomes restricted to those who answered.
 
     Parameters
     ----------
@@ -382,7 +381,7 @@ def _apply_choices(plan: Plan, choices: Mapping[str, str]) -> Plan:
 
 @contextlib.contextmanager
 def advise_on_missing(plan: Plan) -> Iterator[None]:
-    """Refuse missing values of an outcome with the choices that suit every request about it."""
+    """Refuse missing values of an outcome, and name the choices that suit every request about it."""
     try:
         yield
     except DataError as error:

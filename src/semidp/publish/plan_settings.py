@@ -1,4 +1,4 @@
-"""From settings to values of the library: the plan, the source of the data, and how to run.
+"""From settings to values of the library: the plan, the data source, and the run options.
 
 The command line and `semidp.release` both come through here, so a setting means the same in
 both.
@@ -86,7 +86,7 @@ def build_microdata_plan(
     columns, ordered, target
         As for `Microdata`.
     rules
-        What holds in every record; see `read_rules`.
+        Rules that hold in every record; see `read_rules`.
     """
     budget = read_budget(given)
     if budget is None:
@@ -103,7 +103,7 @@ def build_microdata_plan(
 
 
 def describe(given: Given) -> Plan:
-    """Return a plan that asks for nothing yet: features, how records are read, who is protected."""
+    """Return a plan without requests: features, how records are read, who is protected."""
     plan = declare_features(given)
     readings = dict(given["read_as"] or {})
     # The edges of dates fix how the column is read; another reading would move records.
@@ -125,7 +125,7 @@ def describe(given: Given) -> Plan:
 
 
 def read_budget(given: Given) -> Budget | None:
-    """Return the budget that is set; None if none is."""
+    """Return the budget from the settings, or None."""
     keys = ("epsilon", "delta", "rho", "mu")
     return Budget.from_plan_keys({key: given[key] for key in keys})
 
@@ -260,10 +260,11 @@ def expand_ranges(levels: Sequence[str]) -> tuple[str, ...]:
 
 
 def declare_categories(plan: Plan, data: Any) -> Plan:
-    """Return a plan with the levels of categorical columns of a data frame, where it declares none.
+    """Return a plan with the levels of categorical columns of a data frame that it does not
+    declare.
 
-    These are the categories of pandas and of an Enum of polars: whoever made the column listed
-    them. A Categorical of polars lists what occurs, so its levels count as read from the data.
+    These are the categories of pandas and of an Enum of polars, which the author of the column
+    listed. A Categorical of polars lists what occurs, so its levels count as read from the data.
 
     >>> import pandas
     >>> from semidp import table
@@ -292,7 +293,7 @@ def _list_categories(data: Any, name: str) -> tuple[str, ...]:
 
 
 def refuse_unused(given: Given, plan: Plan) -> None:
-    """Refuse what is declared of a feature that the plan does not use: that is likely a slip.
+    """Refuse declarations of a feature that the plan does not use: probably a mistake.
 
     A schema file may hold more features than one plan uses; a nested feature is used if one of its
     depths is.
@@ -336,7 +337,7 @@ def _with_mechanism(requests: Sequence[Request], mechanism: str) -> list[Request
 
 
 def name_uniquely(asked: Iterable[Any]) -> list[Any]:
-    """Return what is asked for; a second statistic of one name is called after its groups, too.
+    """Return the requests; a second statistic of the same name is named after its groups, too.
 
     >>> from semidp import mean
     >>> [each.name for each in name_uniquely(mean("pay", by=by, bounds=(0, 9)) for by in "ab")]
@@ -433,12 +434,12 @@ def open_data(given: Given, plan: Plan, data: Any) -> Iterator[Any]:
 
 
 def choose_randomness(seed: int | None) -> Randomness:
-    """Return the operating system's randomness, or what a seed repeats."""
+    """Return the operating system's randomness, or a seeded one."""
     return SystemRandomness() if seed is None else SeededRandomness(seed)
 
 
 def password_of_environment() -> str:
-    """Return the password of a secret key, which no option takes: other users would see it."""
+    """Return the password of a secret key. No option takes it, because other users would see it."""
     password = os.environ.get("SEMIDP_SIGN_PASSWORD")
     if password is None:
         raise InputError(
@@ -453,7 +454,7 @@ def build_run_options(
     randomness: Randomness | None = None,
     password: Callable[[], str] = password_of_environment,
 ) -> RunOptions:
-    """Return how a plan is carried out."""
+    """Return the options for running a plan."""
     if randomness is not None and not hasattr(randomness, "secure"):
         raise InputError(
             "⟨randomness⟩ takes a source of random words, such as"

@@ -1,4 +1,4 @@
-"""Figures of releases, and the style that all of them share."""
+"""Figures of releases, and their common style."""
 
 import contextlib
 import io
@@ -96,8 +96,8 @@ def plain_numbers(*axes: Any) -> None:
 
 
 def grouped_ticks(axis: Any, most: int = 5) -> None:
-    """Label the ticks of an axis as texts write numbers, thousands apart, and so few that they do
-    not touch.
+    """Label the ticks of an axis with thousands separators, few enough not to
+    touch.
     """
     from matplotlib.ticker import MaxNLocator
 
@@ -138,7 +138,7 @@ def svg(figure: Figure) -> str:
 
 
 def encode_picture(figure: Figure, path: Path) -> bytes:
-    """Return a figure as the name of its file says: PNG or SVG."""
+    """Return a figure in the format of its file name: PNG or SVG."""
     return png(figure) if path.suffix == ".png" else svg(figure).encode()
 
 
@@ -328,8 +328,8 @@ def estimates_plot(
     """Draw one estimate per group with two standard errors to each side, and declared bounds near
     them.
 
-    The scale is that of the estimates, not of the bounds, nor of a bar that is ten times as wide as
-    others: an arrow says that it goes on. None for too many groups.
+    The scale fits the estimates, not the bounds, nor a bar that is ten times as wide as others: an
+    arrow shows that it continues. None for too many groups.
 
     >>> estimates_plot(["a", "b"], [0.4, 0.6], [0.1, 0.1], "mean of score", (0.0, 1.0)).axes[
     ...     0

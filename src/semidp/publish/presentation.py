@@ -1,5 +1,5 @@
-"""How a release is presented: its title, whom to ask, notes, how numbers are shown next to the
-exact files, and what is said about the pairs of datasets that are compared.
+"""How a release is presented: its title, contact, notes, how numbers are shown next to the exact
+files, and the words for the pairs of datasets that are compared.
 """
 
 import re
@@ -34,14 +34,14 @@ _MOST_ROUNDED = 10**9
 
 @dataclass(frozen=True, kw_only=True)
 class Presentation:
-    """What is said and shown next to the numbers; nothing here changes them or their guarantee.
+    """Text and display options; nothing here changes the numbers or their guarantee.
 
     Parameters
     ----------
     title
         The heading of the report (default: what is published).
     contact
-        Whom to ask.
+        The contact for questions.
     notes
         Paragraphs at the top of the report.
     round_to
@@ -102,7 +102,7 @@ class Presentation:
 
     def count(self, published: "Cell | Total") -> str:
         """Return a published count as the page shows it: rounded to the nearest multiple, halves
-        up, but for an exact one.
+        up, unless it is exact.
         """
         if self.round_to is None or published.exact:
             return published.count
@@ -113,7 +113,7 @@ class Presentation:
         return self.mark_below is not None and _number(text) < self.mark_below
 
     def captions(self) -> list[str]:
-        """Say how numbers are shown."""
+        """Describe how numbers are shown."""
         said = []
         if self.round_to is not None:
             said.append(
@@ -127,7 +127,7 @@ class Presentation:
         return said
 
     def to_json(self) -> dict[str, Any]:
-        """Return what is not as usual, as plain values."""
+        """Return the nondefault fields as plain values."""
         # What is as usual is left out, so a release without any of it has no entry.
         values = {
             "title": self.title,
@@ -144,8 +144,8 @@ class Presentation:
 
     @classmethod
     def from_value(cls, value: "Presentation | Mapping[str, Any]") -> "Presentation":
-        """Return a presentation; a mapping holds what is not as usual, by the names of the
-        parameters.
+        """Return a presentation; a mapping holds nondefault fields by
+        name.
 
         >>> Presentation.from_value({"title": "Health", "notes": ["Provisional."]}).notes
         ('Provisional.',)
@@ -183,7 +183,7 @@ AS_USUAL = Presentation()
 
 
 def check_agency(agency: str) -> str:
-    """Return the id of an agency; refuse one that SDMX does not take.
+    """Return the id of an agency; refuse one that SDMX does not accept.
 
     >>> check_agency("my office")
     Traceback (most recent call last):
@@ -213,7 +213,7 @@ def _number(text: str) -> float:
 
 
 def refuse_rows(name: str, rows: int) -> None:
-    """Refuse a table that a sheet does not hold.
+    """Refuse a table that does not fit on a sheet.
 
     >>> refuse_rows("sex-age", 2_000_000)
     Traceback (most recent call last):
@@ -271,7 +271,7 @@ class ReportWords(AdjacencyWords):
     @property
     @abstractmethod
     def column(self) -> str:
-        """The heading of numbers next to those of a stated guarantee."""
+        """The heading of the numbers next to a stated guarantee."""
 
     @property
     @abstractmethod
@@ -281,8 +281,8 @@ class ReportWords(AdjacencyWords):
     @property
     @abstractmethod
     def restriction(self) -> str | None:
-        """What an attack says first: that the claim is about these pairs alone; None if it is
-        about any records.
+        """The first sentence of an attack: that the claim covers only these pairs; None if it
+        covers any records.
         """
 
     @abstractmethod
@@ -292,7 +292,7 @@ class ReportWords(AdjacencyWords):
         """
 
     def heading(self, exact: bool) -> str:
-        """Return the heading of the part on records that move together."""
+        """Return the heading of the section on records that change together."""
         if not exact:
             changes_alone = f"Why one {self.one} changes alone"
             return changes_alone if self.a == 1 else f"Why {self.counted_records} change together"

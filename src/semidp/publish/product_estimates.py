@@ -1,6 +1,6 @@
-"""Tables of a product put together from their residuals: estimates, variances, and weights of sums.
+"""Tables of a product assembled from their residuals: estimates, variances, and weights of sums.
 
-Everything here is computed from what was measured and published.
+Everything here is computed from measurements and published numbers.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ from semidp.promise.sensitivity.products import ProductSpace
 
 
 def estimate_tables(space: ProductSpace, vector: ArrayLike) -> list[Floats]:
-    """Return every table put together from a vector of measurements and what is published.
+    """Return every table assembled from a vector of measurements and the exact totals.
 
     >>> from semidp.promise.mechanisms.examples import two_way
     >>> from semidp.promise.sensitivity.products import product_space
@@ -34,7 +34,7 @@ def estimate_tables(space: ProductSpace, vector: ArrayLike) -> list[Floats]:
 
 
 def assemble_tables(space: ProductSpace, residuals: Mapping[View, Floats]) -> list[Floats]:
-    """Return every table put together from its residuals."""
+    """Return every table assembled from its residuals."""
     tables = []
     for view in space.views:
         trimmed_table = sum_residuals(space.residuals, residuals, view)

@@ -1,9 +1,9 @@
-"""Whether a release follows from what it says it was made by, and what of it can only be believed.
+"""Whether a release follows from its stated inputs, and what must be taken on trust.
 
 A folder may come from strangers. Its plan, exact totals and noisy values are public, and everything
 else that it states is a function of them: the adjacency, the noise that its budgets need, the
 guarantees, the errors, the estimates, the intervals, the whole numbers. So everything else is
-computed again and compared, field by field and column by column. What nothing follows from is
+recomputed and compared, field by field and column by column. Inputs that nothing else confirms are
 listed as taken on trust.
 """
 
@@ -64,14 +64,14 @@ _READING = (
 
 @dataclass(frozen=True)
 class Recheck:
-    """What came out when everything that a release states was computed again.
+    """The outcome of recomputing everything that a release states.
 
     Parameters
     ----------
     disagreements
-        What does not follow, a sentence each.
+        Whatever does not follow, one sentence each.
     trusted
-        What can only be believed, unless a signature says whose word it is.
+        What must be taken on trust, unless a signature vouches for it.
     """
 
     disagreements: tuple[str, ...]
@@ -79,8 +79,8 @@ class Recheck:
 
 
 def disagreements(release: ReleaseFiles, document: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return what a release states that does not follow from its plan, its exact totals and its
-    noisy values.
+    """Return the statements of a release that do not follow from its plan, exact totals and noisy
+    values.
 
     Parameters
     ----------
@@ -106,7 +106,7 @@ def disagreements(release: ReleaseFiles, document: Mapping[str, Any]) -> tuple[s
 def recheck(
     release: ReleaseFiles, document: Mapping[str, Any], folder: Path | None = None
 ) -> Recheck:
-    """Compute again what a release states; return what does not follow, and what is taken on trust.
+    """Recompute what a release states; return what does not follow, and what is taken on trust.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """Whether the noise, the fits, the files and the parts of one result follow from its budget and its
 noisy values.
 
-Everything else of a result is published again from its measurement, so the folder is compared
+Everything else in a result is published again from its measurement, and the folder is compared
 with that. One function serves every kind. A CSV file that semidp wrote is a function of its
 columns, so its digest is enough. Parquet files are compared column by column.
 """
@@ -41,13 +41,13 @@ from semidp.publish.statistics.protocol.requests import CLOSE, Published, Reques
 
 @dataclass(eq=False)
 class Findings:
-    """What a recheck has found so far.
+    """The findings of a recheck so far.
 
     Parameters
     ----------
     same_software
-        Whether the solvers are those that made the release, by what it says: then ties come out
-        alike.
+        Whether the solvers are those that made the release, as it says: then ties are broken the
+        same way.
     """
 
     same_software: bool = False
@@ -55,7 +55,7 @@ class Findings:
     trusted: dict[str, list[str]] = field(default_factory=dict)
 
     def trust(self, what: str, *fields: str) -> None:
-        """Note that something is believed."""
+        """Note that something is taken on trust."""
         if fields:
             self.trusted.setdefault(what, []).extend(fields)
 
@@ -90,7 +90,7 @@ def differences(stated: Any, again: Any, path: str = "") -> Iterator[tuple[str, 
 
 
 def short(value: Any) -> str:
-    """Return a value as a sentence quotes it, cut to sixty characters."""
+    """Return a value for a sentence, cut to sixty characters."""
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
 
@@ -101,7 +101,7 @@ def no_stronger(stated: Tradeoff, proven: Tradeoff) -> bool:
 
 
 def close(one: ArrayLike, other: ArrayLike, tolerance: float = CLOSE) -> bool:
-    """Whether two arrays agree but for rounding, relative to the largest number of the second.
+    """Whether two arrays agree up to rounding, relative to the largest number of the second.
 
     >>> close([1.0, 1e6], [1.5, 1e6]), close([1.0, 2.0], [1.5, 2.0])
     (True, False)
@@ -117,7 +117,7 @@ def close(one: ArrayLike, other: ArrayLike, tolerance: float = CLOSE) -> bool:
 
 
 def same(one: Any, other: Any) -> bool:
-    """Whether two plain values are the same, numbers but for rounding.
+    """Whether two plain values are the same, up to rounding of numbers.
 
     >>> same({"rho": 0.5}, {"rho": 0.5 + 1e-12}), same(True, 1)
     (True, False)
@@ -143,7 +143,7 @@ _CLOSE_TABLES = (
 def check_result(
     release: ReleaseValue, request: Request, result: Published, findings: Findings
 ) -> Mechanism:
-    """Note what a result states that its budget and its noisy values do not give; return the
+    """Note the statements of a result that contradict its budget and noisy values; return the
     mechanism that its budget gives.
     """
     needed = result.recalibrate(request, release.scope)
@@ -159,8 +159,8 @@ def check_result(
 def compare_noise(
     release: ReleaseValue, request: Request, result: Published, needed: Mechanism
 ) -> Iterator[str]:
-    """Say where the law of the noise, its scale, its claim or its guarantee are not those of plan
-    and budget.
+    """Report a noise distribution, scale, claim or guarantee that differs from plan and
+    budget.
     """
     noise, name = result.noise, noise_name(needed)
     if noise.mechanism != name:
@@ -223,8 +223,8 @@ def _compare_totals(release: ReleaseValue, result: Published, needed: Mechanism)
 def check_fits(
     tables: Iterable[FittedTable], form: Form | None, findings: Findings
 ) -> Iterator[str]:
-    """Say where the stated distance of whole numbers from what they were fitted to is not theirs;
-    note what is believed of fits.
+    """Report a wrong stated distance between whole numbers and what they were fitted to; note what
+    is taken on trust about fits.
 
     Parameters
     ----------
@@ -233,7 +233,7 @@ def check_fits(
     form
         How their cells are written.
     findings
-        Where it is noted what is believed.
+        Where to note what is taken on trust.
     """
     for one in tables:
         table, stated = one.table, one.table.fitted
@@ -256,12 +256,12 @@ def check_fits(
 
 
 def trust_fit(findings: Findings, field: str, *counts: str) -> None:
-    """Note what is believed of a fit: a field of release.json or of the list of parts states it."""
+    """Note what is taken on trust about a fit: a field of release.json or of the list of parts."""
     findings.trust(_CLOSE_TABLES, *counts, *(f"{field}.{key}" for key in _FIT_FIELDS))
 
 
 def compare_parts(release: ReleaseValue, findings: Findings) -> None:
-    """Compare the files of every part, and what the list of parts says of them."""
+    """Compare the files of every part, and their entries in the list of parts."""
     partition = release.partition
     if partition is None:
         return
@@ -339,7 +339,7 @@ def _compare_list(part: Part, table: PublishedTable) -> list[str]:
 
 
 def matches_errors(told: PartTable, table: PublishedTable) -> bool:
-    """Whether the errors that are told of a table in a part are those of its cells."""
+    """Whether the stated errors of a table in a part are those of its cells."""
     follows = PartTable.from_table(table)
     if not close(
         [told.largest_standard_error, told.variance],

@@ -1,7 +1,7 @@
 """The files of a release: release.json, tables, report, and reading all of them back.
 
-A release is written whole or not at all. What the page says is in `report`, on a floor above: the
-class that is written and read (`Release`) draws it.
+A release folder appears only when complete. The report page is drawn on the floor above, by the
+class that is written and read (`Release`).
 """
 
 import contextlib
@@ -91,12 +91,13 @@ class ReleaseFiles(ReleaseValue, ABC):
         form: Form | str | None = None,
         progress: Progress = silent,
     ) -> None:
-        """Make a folder with everything that ``semidp release`` writes: whole, or not at all.
+        """Make a folder with everything that ``semidp release`` writes; it appears only when
+        complete.
 
         Parameters
         ----------
         folder
-            Where to write: nothing may be there, or an empty folder.
+            The output folder, which must be missing or empty.
         force
             Also replace a release, in a folder that holds no other file.
         form
@@ -157,7 +158,7 @@ class ReleaseFiles(ReleaseValue, ABC):
         return replace(self, form=form_named(form))
 
     def columns_by_file(self) -> dict[str, Columns]:
-        """Return what the files of all results and of the exact totals hold."""
+        """Return the content of the files of all results and of the exact totals."""
         files: dict[str, Columns] = {}
         for result in self.results:
             files |= result.files(self.form)
@@ -169,7 +170,7 @@ class ReleaseFiles(ReleaseValue, ABC):
 
     @cached_property
     def sdmx(self) -> SdmxFiles | None:
-        """Its SDMX files, where it has them."""
+        """Its SDMX files, if it has any."""
         agency = self.presentation.sdmx
         return None if agency is None else SdmxFiles(self, agency)
 
@@ -225,7 +226,7 @@ class ReleaseFiles(ReleaseValue, ABC):
 
     @abstractmethod
     def report_html(self, title: str | None = None, further: Sequence[Section] = ()) -> str:
-        """Return the report as one HTML page that needs nothing else."""
+        """Return the report as one self-contained HTML page."""
 
     @abstractmethod
     def write_workbook(self, path: Path) -> None:
@@ -244,8 +245,8 @@ class ReleaseFiles(ReleaseValue, ABC):
 
     @abstractmethod
     def workbook_differs(self, path: Path, *, whole: bool) -> bool:
-        """Whether a workbook holds something else than this release publishes: anything at all, or
-        in its cells.
+        """Whether a workbook differs from what this release publishes: at all, or in its
+        cells.
         """
 
     @classmethod
@@ -274,8 +275,8 @@ class ReleaseFiles(ReleaseValue, ABC):
 
     @staticmethod
     def discard_unfinished(folder: Path | str) -> None:
-        """Remove what a release part by part that ended early has left for a folder; what was
-        charged stays charged.
+        """Remove what an unfinished release has left for a folder; the charge
+        remains.
         """
         discard_unfinished(folder)
 
@@ -410,7 +411,7 @@ def _read_unchanged(folder: Path) -> tuple[dict[str, Any], StoredFiles]:
 
 
 def scope_json(scope: Scope) -> dict[str, Any]:
-    """Return what is public of a release as plain values."""
+    """Return the public scope of a release as plain values."""
     public: dict[str, Any] = {"dataspace": scope.dataspace.to_json()}
     public["a"] = scope.adjacency_json()
     if scope.persons is not None:
@@ -470,18 +471,18 @@ def _presentation(entry: Mapping[str, Any], files: StoredFiles) -> Presentation:
 
 
 def read_release_document(folder: Path) -> dict[str, Any]:
-    """Return what release.json of a folder states; refuse one that cannot be read."""
+    """Return the content of release.json in a folder; refuse one that cannot be read."""
     return require_document(folder / "release.json", "a release")
 
 
 def release_title(release: ReleaseValue) -> str:
-    """Say what a release is about, for the description of its files."""
+    """Describe a release, for the description of its files."""
     names = ", ".join(result.name for result in release.results)
     return f"{names}; exact: {release.scope.dataspace.summary()}"
 
 
 def release_files(folder: Path) -> Collection[str]:
-    """Return the files of a release folder, by its release.json; none where that is not one of
+    """Return the files of a release folder, by its release.json; none if that is not one of
     ours.
 
     >>> release_files(Path("nowhere"))

@@ -1,10 +1,10 @@
-"""What a release holds: results, the guarantee and where it came from, and how each is found by its
+"""The content of a release: results, the guarantee and its origin, and lookup by
 name.
 
 Results are a function of a plan, exact totals, noisy measurements and the whole numbers that were
-fitted to them (`publish`): no data, no side effects. `run` publishes what it has just measured, and
-a release that was loaded what its folder stores when it is first asked for, so both hold the
-same results. Everything here may be published. Files are written and read in `release_files`.
+fitted to them (`publish`): no data, no side effects. `run` publishes what it has just measured; a
+loaded release publishes what its folder stores, when first asked, so both hold the same results.
+Everything here may be published. Files are written and read in `release_files`.
 """
 
 import contextlib
@@ -61,7 +61,7 @@ from semidp.publish.written_values import texts
 
 
 def calibrate_request(plan: Plan, request: Request, space: QuerySpace) -> Mechanism:
-    """Return the mechanism that a plan asks for: with an exact claim where it wants those."""
+    """Return the mechanism that a plan asks for, with an exact claim if it requires one."""
     mechanism = request.calibrate(space)
     if plan.claim is None:
         return mechanism
@@ -80,11 +80,11 @@ def publish(
     Parameters
     ----------
     plan, scope
-        What was asked for, and the exact totals with what follows from them.
+        The plan, and the exact totals with what follows from them.
     measurements
-        What was measured of each request.
+        The measurement of each request.
     counts
-        The whole numbers of each request's tables, where they were fitted before: nothing is
+        The whole numbers of each request's tables, if they were fitted before: nothing is
         fitted again.
     progress
         Told what is going on.
@@ -103,7 +103,7 @@ def read_measurements(
     files: StoredFiles,
     partition: Partition | None,
 ) -> tuple[tuple[RequestMeasurement, ...], tuple[Sequence[StoredFit], ...]]:
-    """Return what was measured of each request of a plan, and the whole numbers of its tables, from
+    """Return the measurement of each request of a plan, and the whole numbers of its tables, from
     release.json and the files of a release.
     """
     readers = result_readers()
@@ -168,7 +168,7 @@ MOST_WHOLE = 2 * 10**7
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ReleaseValue:
-    """Fields of a release, and what is looked up in them; `Release` adds files and questions."""
+    """Fields of a release and lookups in them; `Release` adds files and questions."""
 
     plan: Plan
     scope: Scope
@@ -185,12 +185,12 @@ class ReleaseValue:
 
     @cached_property
     def results(self) -> tuple[Published, ...]:
-        """What is published of each request: computed when it is first asked for."""
+        """The published result of each request, computed when first asked for."""
         return self.published()
 
     @property
     def guarantee(self) -> Guarantee:
-        """What the release guarantees; refused where a combination of releases states nothing
+        """The guarantee of the release; refused if a combination of releases states none
         (`stated` is None).
         """
         if self.stated is None:
@@ -226,12 +226,12 @@ class ReleaseValue:
         """Every published table, with a budget of its own or a shared one.
 
         Those of a release by parts are read from the folders of the parts when their cells are
-        asked for.
+        needed.
         """
         return tuple(table for result in self.results for table in result.every_table())
 
     def table_name(self, called: str) -> str:
-        """Return what a table is called in its files, if it may be named otherwise:
+        """Return the name of a table in its files, given an alternative such as
         ``units:zone-size``.
         """
         for result in self.results:
@@ -241,7 +241,7 @@ class ReleaseValue:
         return called
 
     def with_folder(self, folder: Path) -> Self:
-        """Return the release when it stands in a folder, where those of its parts are."""
+        """Return the release located in a folder, with those of its parts."""
         if self.partition is None:
             return self
         partition = replace(self.partition, place=folder)
@@ -254,7 +254,7 @@ class ReleaseValue:
         Parameters
         ----------
         path
-            The labels of the part, from the coarsest depth down; the last is enough where no other
+            The labels of the part, from the coarsest depth down; the last is enough if no other
             part has it.
         """
         partition = self.partition
@@ -272,7 +272,7 @@ class ReleaseValue:
         return tables
 
     def refuse_parts(self, what: str) -> None:
-        """Refuse something of a release that was carried out part by part."""
+        """Refuse a question to a release by parts."""
         if self.partition is not None:
             raise Refused(
                 f"{what} are for tables that were released whole, and this release was made part by"
@@ -280,7 +280,7 @@ class ReleaseValue:
             )
 
     def refuse_large_parts(self, what: str) -> None:
-        """Refuse something that takes all parts together, where their tables are too large for
+        """Refuse a question that needs all parts at once if their tables are too large for
         that.
         """
         if self.partition is None:
@@ -294,7 +294,7 @@ class ReleaseValue:
             )
 
     def refuse_combined(self, what: str) -> None:
-        """Refuse something of a combination of releases."""
+        """Refuse a question to a combination of releases."""
         if self.sources:
             raise Refused(
                 f"{what} are for a release as it was measured, and this one is a combination of"
@@ -312,7 +312,7 @@ class ReleaseValue:
 
     @property
     def answers(self) -> tuple[PublishedStatistic, ...]:
-        """The published statistics of those who answered, where who did is private."""
+        """The published statistics of those who answered, if who answered is private."""
         return self._select_results("answers")
 
     @property
@@ -341,8 +341,8 @@ class ReleaseValue:
         Parameters
         ----------
         name
-            What its file is called, without ``.csv``; a table may also be named by its features,
-            joined by ``-`` or in a list, in any order. Of a nested feature the finest name will do.
+            The name of its file, without ``.csv``, or its features, joined by ``-`` or in a list,
+            in any order. For a nested feature the finest name is enough.
 
         Examples
         --------
@@ -389,7 +389,7 @@ class ReleaseValue:
         return columns
 
     def keys(self) -> list[str]:
-        """Return the names of all that is published.
+        """Return the names of all results.
 
         >>> import semidp
         >>> people = {"sex": [*"fm"] * 9, "pay": [3, 5] * 9}
@@ -408,7 +408,7 @@ class ReleaseValue:
         return list(distinct.values())
 
     def items(self) -> list[tuple[str, PublishedTable | Sheet]]:
-        """Return all that is published, with its name."""
+        """Return all results with their names."""
         return [(name, self[name]) for name in self.keys()]
 
     def __iter__(self) -> Iterator[str]:
@@ -425,8 +425,8 @@ class ReleaseValue:
 
     @cached_property
     def mechanisms(self) -> tuple[Mechanism, ...]:
-        """How everything was measured, from the plan and from what is stated; refused where less
-        noise is stated.
+        """The mechanism of each result, from the plan and the stated noise; refused if less noise
+        is stated than needed.
         """
         self.refuse_combined("mechanisms")
         mechanisms = []
@@ -447,8 +447,8 @@ class ReleaseValue:
         known: Dataspace | None = None,
         most: int | None = None,
     ) -> Guarantee:
-        """Return what the noise of this release guarantees where other statistics are exact: more,
-        fewer, or others.
+        """Return what the noise of this release guarantees if other statistics are exact: more,
+        fewer, or different ones.
 
         For additive noise ``μ' = Δ2(S')/σ`` with the S' of all that is exact; the result may be
         weaker or stronger. Nothing confidential is read.
@@ -456,13 +456,13 @@ class ReleaseValue:
         Parameters
         ----------
         invariants
-            All that is exact: margins, or a `Dataspace` of them with their values.
+            Everything exact: margins, or a `Dataspace` with their values.
         adjacency
-            Which datasets are compared; unless given, exchanges for an exchange release and else
-            any a(t) records.
+            Which datasets are compared (default: exchanges for an exchange release, else any a(t)
+            records).
         known
-            Values of margins, and features, that are known besides those of the release. A margin
-            whose values nobody gives may have any.
+            Further values of margins, and features, besides those of the release. A margin without
+            values may have any.
         most
             How many records a person may have (default: as many as the release says).
 
@@ -530,22 +530,22 @@ class ReleaseValue:
 
     @property
     def naive_tradeoff(self) -> Tradeoff | None:
-        """What the noise would be said to give for one record if the exact totals were
+        """What the noise would seem to guarantee for one record if the exact totals were
         ignored.
         """
         return naive_tradeoff(self.scope.dataspace, (result.advertised for result in self.results))
 
     def also_known(self, most: int = _ALSO_KNOWN) -> tuple[dict[str, Guarantee], int]:
-        """Return what the noise guarantees if an attacker also knew the counts of a feature, and
-        how many are left.
+        """Return what the noise guarantees if an attacker also knew the counts of a feature, for
+        several features, and how many more there are.
 
-        The values of such a margin are confidential: each guarantee holds for any. What is not
-        known for the noise is left out.
+        The values of such a margin are confidential: each guarantee holds for any values. Features
+        without a known guarantee are left out.
 
         Parameters
         ----------
         most
-            The number of features that are tried.
+            The number of features to try.
 
         Examples
         --------

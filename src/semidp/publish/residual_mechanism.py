@@ -1,5 +1,5 @@
-"""What noise on residuals makes of the tables of a product: placed for the tables that it serves,
-with their estimates and errors.
+"""Tables of a product from noise on residuals: noise placed for the tables that it serves, with
+their estimates and errors.
 
 The noise and its guarantee are those of `promise.mechanisms.residual_noise`.
 """
@@ -42,7 +42,7 @@ _WORTH = 1e-5  # the share of the variance from which on the joint cost is used
 
 @dataclass(frozen=True, eq=False)
 class SharedNoise(Mechanism):
-    """A mechanism that measures several tables at once. Tables go by their numbers.
+    """A mechanism that measures several tables at once. Tables are identified by their numbers.
 
     With weights w of a sum on the entries of the vector (`combination`) and independent noise of
     variances v, the variance of the sum is ``Σ w² v``.
@@ -65,7 +65,7 @@ class SharedNoise(Mechanism):
 
     @abstractmethod
     def estimates(self, values: ArrayLike) -> list[Floats]:
-        """Return every table put together from a vector of measurements."""
+        """Return every table assembled from a vector of measurements."""
 
     @abstractmethod
     def table_schema(self, table: int) -> Schema:
@@ -84,8 +84,8 @@ class SharedNoise(Mechanism):
         return RECORD
 
     def published_cells(self, cells: NDArray[Any], table: int) -> NDArray[Any]:
-        """Return the cells of a table as it is published: levels of the size may be put
-        together.
+        """Return the cells of a table as published: levels of the size may be
+        merged.
         """
         return cells
 
@@ -119,7 +119,7 @@ class Conditioning:
     Let L be the weights of the impossible cells on the entries of the vector, V the variances of
     the noise, G = L V L'. A vector z becomes ``z - V L' G⁺ e``, where e are the estimates at the
     impossible cells; weights w of any sum of cells become ``w - L' G⁺ L V w``. The pseudo-inverse
-    leaves alone what totals fix already.
+    leaves alone whatever totals already fix.
 
     Parameters
     ----------
@@ -218,12 +218,12 @@ def combine_weights(
 
 @dataclass(frozen=True, eq=False)
 class ResidualMechanism(ResidualNoise, SharedNoise):
-    """Noise on the residuals of a product, as much on each as serves the tables best.
+    """Noise on the residuals of a product, placed to serve the tables best.
 
     Parameters
     ----------
     workload
-        What the noise was placed for; None if it is the noise of a record.
+        The objective of its placement; None for recorded noise.
 
     Examples
     --------
@@ -260,13 +260,13 @@ class ResidualMechanism(ResidualNoise, SharedNoise):
         space
             The residuals of the product.
         precision, law
-            What no move costs more than, and the law of the noise.
+            The largest cost of a move, and the noise distribution.
         weights
-            How much the variance of each table counts (default: all alike).
+            The weight of the variance of each table (default: equal).
         objective
             What is minimized.
         joint
-            Whether the exact joint sensitivity is used where it can be found.
+            Whether to use the exact joint sensitivity if it can be found.
         """
         workload = Workload.from_weights(space, weights, objective)
         best, saved = cls.from_noise(space, closed_form(workload), precision, law), 0.0
@@ -287,7 +287,8 @@ class ResidualMechanism(ResidualNoise, SharedNoise):
     def serves_like(self, other: "ResidualMechanism") -> bool:
         """Whether this noise is placed about as well as that of `other`.
 
-        The convex program ends near its optimum, where another computer may end a little elsewhere.
+        The convex program ends near its optimum; another computer may end at a slightly different
+        point.
         """
         workload = other.workload or self.workload
         if workload is None or set(self.sigma2) != set(other.sigma2):
@@ -348,8 +349,8 @@ class ResidualMechanism(ResidualNoise, SharedNoise):
         return combine_weights(self.space, weights, self.conditioning)
 
     def find_reached_entries(self, tables: Sequence[int]) -> NDArray[np.intp]:
-        """Return the entries of the residuals that some tables are put together from. Impossible
-        cells tie all entries together: then it is all of them.
+        """Return the entries of the residuals that make up some tables: all of them if impossible
+        cells tie them together.
         """
         entries = np.arange(self.space.scales.size)
         if self.conditioning is not None:

@@ -1,8 +1,8 @@
-"""What a release takes: memory, disk and time, estimated from its tables before any record is
+"""Memory, disk and time of a release, estimated from its tables before any record is
 counted.
 
-The estimates are linear in the cells, with constants that were measured (docs/scale.md) and err on
-the high side. What does not fit is refused while nothing has been charged.
+The estimates are linear in the cells, with measured constants (docs/scale.md), and err on the high
+side. A release that does not fit is refused before any charge.
 """
 
 import json
@@ -74,8 +74,8 @@ class ResourceEstimate:
     seconds
         On one machine, without the time to read the records.
     sizes, form, other_disk
-        The cells of each table, how tables are written where that is said, and the bytes of all
-        other files: what the disk space follows from.
+        The inputs of the disk estimate: the cells of each table, how tables are written if known,
+        and the bytes of all other files.
 
     Examples
     --------
@@ -103,7 +103,7 @@ class ResourceEstimate:
         fit: int = 0,
         labels: int = 0,
     ) -> "ResourceEstimate":
-        """Return what tables take.
+        """Estimate the resources of tables.
 
         Parameters
         ----------
@@ -131,7 +131,7 @@ class ResourceEstimate:
         return tables + self.other_disk
 
     def with_presentation(self, presentation: Presentation) -> "ResourceEstimate":
-        """Return the estimate with the disk that a workbook and a map take."""
+        """Return the estimate with the disk space of a workbook and a map."""
         disk = self.other_disk
         if presentation.workbook:
             disk += WORKBOOK_DISK + SHEET_DISK * self.cells
@@ -151,7 +151,8 @@ class ResourceEstimate:
         }
 
     def refuse_memory(self, limit: int | None = None) -> None:
-        """Refuse what does not fit in memory: the limit given, or that of the machine or container.
+        """Refuse a release that does not fit in memory: the given limit, or that of the machine or
+        container.
 
         >>> ResourceEstimate.from_sizes([10**8]).refuse_memory(4 * 10**9)
         Traceback (most recent call last):
@@ -167,7 +168,7 @@ class ResourceEstimate:
             )
 
     def refuse_disk(self, folder: Path) -> None:
-        """Refuse a folder whose disk has too little room."""
+        """Refuse a folder whose disk has too little space."""
         free = shutil.disk_usage(folder).free
         if self.disk > free:
             # Two small numbers would be the same in MB.
@@ -181,8 +182,8 @@ class ResourceEstimate:
 
 
 def declared_needs(plan: Plan, form: Form | None = None) -> ResourceEstimate | None:
-    """Return what a plan takes as far as it declares the levels of its tables; None if it leaves
-    them to the data.
+    """Estimate the resources of a plan from the declared levels of its tables; None if it declares
+    none.
 
     Tables of which a level list is not declared count for nothing here: `estimate_resources`
     knows them when levels are read.
@@ -200,7 +201,7 @@ def declared_needs(plan: Plan, form: Form | None = None) -> ResourceEstimate | N
 
 
 def estimate_resources(plan: Plan, schema: Schema, form: Form | None = None) -> ResourceEstimate:
-    """Return what a plan takes once the levels are known."""
+    """Estimate the resources of a plan once the levels are known."""
     sizes = [schema.restrict(table.features).size for table in plan.tables]
     fit = max((_fit_bytes(plan, request.tables, schema) for request in plan.requests), default=0)
     joint = schema.size if reads_jointly(schema) else 0
@@ -290,8 +291,8 @@ def count_part_cells(schema: Schema, cut: Cut, tables: Sequence[Any]) -> NDArray
 def part_needs(
     plan: Plan, schema: Schema, cut: Cut, jobs: int = 1, form: Form | None = None
 ) -> ResourceEstimate:
-    """Return the memory and disk that a plan by parts takes: memory for `jobs` parts at a time,
-    disk for all parts.
+    """Estimate the memory and disk of a plan by parts: memory for `jobs` parts at a time, disk
+    for all.
 
     >>> from semidp.promise.schema.features import Feature
     >>> places = Feature.from_paths(
@@ -337,8 +338,8 @@ def refuse_files(
     """Refuse a folder that cannot take the files of a release: the names of files and columns, or
     their size.
 
-    The levels must be known, and the folder empty. A release part by part has tables at its cut
-    besides, called after their features.
+    The levels must be known, and the folder empty. A release by parts also has tables at its cut,
+    named after their features.
     """
     for table in plan.tables:
         part = schema.restrict(table.features)
@@ -362,8 +363,8 @@ def refuse_files(
 
 
 def refuse_sheets(plan: Plan, dataspace: Dataspace) -> None:
-    """Refuse tables and exact totals that a sheet of a workbook does not hold, before anything is
-    charged.
+    """Refuse tables and exact totals that do not fit on a sheet of a workbook, before any
+    charge.
     """
     for request in plan.requests:
         for table in request.tables:
@@ -374,8 +375,8 @@ def refuse_sheets(plan: Plan, dataspace: Dataspace) -> None:
 
 
 def refuse_map(places: PlaceMap, dataspace: Dataspace) -> None:
-    """Refuse a map that names no place of the release, before anything is charged: another file, or
-    another property, was meant.
+    """Refuse a map that names no place of the release, before any charge: probably the wrong file
+    or property.
     """
     for kind in dataspace.kinds:
         for feature in dataspace.for_kind(kind).schema.features:

@@ -1,12 +1,12 @@
 """Tasks of the parts of a release, and where they run: this process, worker processes, or a Spark
 cluster.
 
-A task shares nothing with another but public values, so tasks run anywhere and in any order.
-Folders are written in the folder of the task's own run only: an attempt that outlives a run that
-was discarded stores nothing in the next. Spark may try a task again, or twice at once. Every
-attempt reads the measurement that the first one stored, so whichever finishes, the same
-numbers are published. Executors and driver share the folder that is written, and have semidp
-installed. A request that is not cut is measured and published in one piece, next to the parts.
+Tasks share only public values, so they run anywhere and in any order. A task writes only into the
+folder of its own run: an attempt that outlives a discarded run stores nothing in the next. Spark
+may try a task again, or twice at once. Every attempt reads the measurement that the first one
+stored, so whichever finishes, the same numbers are published. Executors and driver share the folder
+that is written, and have semidp installed. A request that is not cut is measured and published in
+one piece, next to the parts.
 """
 
 import contextlib
@@ -69,7 +69,7 @@ def done_before(task: PartTask) -> Part | None:
 
 
 def carry_out(task: PartTask, source: Source | LinkedSource | None) -> Part:
-    """Carry out one part from its own records, if there are any, and return what became of it."""
+    """Run one part on its own records, if there are any, and return the outcome."""
     done = done_before(task)
     if done is not None:
         return done
@@ -369,13 +369,13 @@ class InOnePiece(StepsByParts):
     Parameters
     ----------
     request, mechanism
-        What is asked for, and its noise.
+        The request, and its noise.
     scope
-        What is public.
+        The public facts.
     values
         The confidential values of its query.
     key
-        Tells its source of noise from those of parts; nothing if there are none.
+        Separates its source of noise from those of parts; empty if there are none.
     """
 
     def __init__(
@@ -394,7 +394,7 @@ class InOnePiece(StepsByParts):
         self._measured: Measurement | None = None
 
     def add_noise(self, randomness: Randomness) -> NDArray[Any]:
-        """Return the values with noise, as they were drawn already or as they are drawn now."""
+        """Return the values with noise, drawn earlier or now."""
         if self.noisy is not None:
             return self.noisy
         source = randomness.part(*self.key) if self.key else randomness
@@ -402,7 +402,7 @@ class InOnePiece(StepsByParts):
         return noisy
 
     def begin(self, noisy: NDArray[Any], private: bool) -> None:
-        """Take what was measured; the confidential values are not needed any more."""
+        """Take the measurement; the confidential values are no longer needed."""
         self.values = Confidential(np.zeros(0, np.int64))
         self._measured = self.mechanism.restore_measurement(noisy, private)
 

@@ -1,9 +1,9 @@
-"""A release in SDMX, the exchange format of statistics offices: observations as SDMX-CSV 2.0, and
-what they mean as SDMX-ML 2.1.
+"""A release in SDMX, the exchange format of statistics offices: observations as SDMX-CSV 2.0, their
+structure as SDMX-ML 2.1.
 
-Every table, statistic and exact total is a data flow. A row of its file is one number: what it
-counts or estimates is the dimension INDICATOR, and OBS_STATUS says whether it is exact. Ids of SDMX
-hold few characters, so levels have codes, with the levels themselves as names. Depths of a
+Every table, statistic and exact total is a data flow. A row of its file is one number: the
+dimension INDICATOR names what it counts or estimates, and OBS_STATUS says whether it is exact. Ids
+of SDMX hold few characters, so levels have codes, with the levels themselves as names. Depths of a
 nested feature are one dimension, and a code has the code above it as its parent.
 """
 

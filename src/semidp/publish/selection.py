@@ -1,10 +1,10 @@
-"""Which mechanism: by its name, or by the least expected loss among those that satisfy the budget;
-and what its noise is compared with.
+"""Choice of a mechanism, by name or by the least expected loss within the budget, and the
+alternatives that its noise is compared with.
 
-The choice reads the public totals, the adjacency, the budget and the schema, through the
-sensitivity space, and never the data. Each mechanism states its own guarantee. Compared are
-ordinary differential privacy, tables measured one by one, and the least that any additive Gaussian
-noise needs: numbers of other noise at the same guarantee, of which nothing is claimed.
+The choice depends on the public totals, the adjacency, the budget and the schema, through the
+sensitivity space, never on the data. Each mechanism states its own guarantee. The alternatives at
+the same guarantee are ordinary differential privacy, tables measured one by one, and the least
+variance of any additive Gaussian noise; no claim rests on them.
 """
 
 import math
@@ -133,8 +133,8 @@ def naive_normal_loss(space: QuerySpace, rho: Fraction) -> float:
 
 @singledispatch
 def naive_cost(mechanism: Mechanism) -> Fraction:
-    """Return what one record of each kind costs of noise on residuals if the links and the exact
-    totals were ignored.
+    """Return the cost of one record of each kind under noise on residuals if links and exact totals
+    were ignored.
     """
     raise TypeError("only noise on residuals has costs")
 
@@ -207,8 +207,8 @@ def least_total(workload: Workload, sigma2: Mapping[View, Fraction]) -> float | 
     be exchanged, averaging a mechanism over their permutations leaves one of independent residuals
     (docs/products.md), and moves that exist bound the noise of those from below. So features are
     flat or have equal branching, margins are decomposable, no joint cell is impossible, and every
-    published count is at least the number of records that move. None elsewhere, and where no finite
-    bound was found.
+    published count is at least the number of records that move. Otherwise, or without a finite
+    bound, None.
     """
     space = workload.space
     if workload.objective is not Objective.total or not _all_levels_alike(space):
@@ -305,11 +305,11 @@ def option_name(mechanism: Mechanism) -> str:
 
 
 def available(space: QuerySpace, budget: Budget) -> tuple[Mechanism, ...]:
-    """Return every mechanism for releases that satisfies a budget on a space, the least expected
-    loss first.
+    """Return every mechanism for releases that satisfies a budget on a space, by increasing
+    expected loss.
 
     Noise on the lattice comes before the next best only if it saves a twentieth of the variance,
-    as for `choose`. A mechanism that cannot serve the space (too large, or not of a shape it knows)
+    as for `choose`. A mechanism that does not support the space (too large, or of the wrong shape)
     is left out.
 
     >>> from semidp.promise.mechanisms.examples import two_way
@@ -341,9 +341,9 @@ def choose(
     Parameters
     ----------
     space, budget
-        What is measured, and what may be spent.
+        The query space, and the budget.
     among
-        What is chosen from.
+        The candidates.
 
     Examples
     --------
@@ -404,7 +404,7 @@ def _attempts(
 
 
 def residual_plan(space: QuerySpace, budget: Budget, best: Mechanism) -> ResidualMechanism | None:
-    """Return noise on the residuals of one table of counts where it saves a twentieth of a
+    """Return noise on the residuals of one table of counts if it saves a twentieth of a
     mechanism's variance.
 
     It is tried for Gaussian noise and for tables that are small enough to price their residuals at
@@ -452,11 +452,11 @@ def _one_residual_suffices(space: TableSpace, best: Mechanism) -> bool:
 
 
 def table_mechanism(space: QuerySpace, budget: Budget, name: str = AUTO) -> Mechanism:
-    """Return how one table is measured: as `select_mechanism` says, or on its residuals where that
-    saves a twentieth.
+    """Return the mechanism of one table: that of `select_mechanism`, or noise on its residuals if
+    that saves a twentieth.
 
-    Both announce their total variance from public values. Below a twentieth the table is measured
-    cell by cell, which serves later computations better.
+    Both total variances follow from public values. Below a twentieth the table is measured cell by
+    cell, which suits later computations better.
 
     >>> from semidp.promise.mechanisms.examples import two_way
     >>> table_mechanism(two_way()[0], Budget.gdp(1)).name
@@ -477,11 +477,11 @@ def with_exact_claim(mechanism: Mechanism, budget: Budget, name: str = AUTO) -> 
     Parameters
     ----------
     mechanism
-        What would be used.
+        The preferred mechanism.
     budget
-        What may be spent.
+        The budget.
     name
-        The mechanism that was asked for.
+        The name of the mechanism in the request.
 
     Examples
     --------
@@ -525,8 +525,8 @@ def outcome_mechanism(space: QuerySpace, budget: Budget, name: str = AUTO) -> Me
     """Return the mechanism with the least expected loss that satisfies a budget, or the one of a
     given name.
 
-    Only mechanisms with exact claims serve: the rounded Gaussian for GDP, the discrete Gaussian for
-    zCDP, the discrete Laplace for pure budgets, the best of the three for (ε, δ).
+    Only mechanisms with exact claims are used: the rounded Gaussian for GDP, the discrete Gaussian
+    for zCDP, the discrete Laplace for pure budgets, the best of the three for (ε, δ).
 
     >>> from semidp.promise.schema.outcome import Outcome
     >>> from semidp.promise.sensitivity.outcome_spaces import sum_space

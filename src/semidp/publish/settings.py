@@ -1,7 +1,7 @@
-"""The table of settings: what `semidp release`, plan files and `semidp.release` let one choose.
+"""The table of settings of `semidp release`, plan files and `semidp.release`.
 
-A row is declared once. The settings of statistics stand in their folders; all others are here.
-`Given` holds what was set, and refuses what does not go together.
+Each row is declared once. The settings of statistics are in their folders; all others are here.
+`Given` holds the chosen values, and refuses incompatible ones.
 """
 
 import shlex
@@ -545,12 +545,12 @@ def list_settings() -> dict[str, Setting]:
 
 
 def list_file_settings() -> dict[str, Setting]:
-    """Return the settings that a plan file may hold besides the plan: how it is carried out."""
+    """Return the settings that a plan file may hold besides the plan: how to run it."""
     return {row.name: row for row in RUNNING if row.key == row.name}
 
 
 class Given(Mapping[str, Any]):
-    """What was set, by the names of settings; what was not set has its default.
+    """The chosen values, by the names of settings; others have their defaults.
 
     >>> given = Given({"mu": 1, "levels": None})
     >>> given["mu"], given["jobs"], given.has("levels")
@@ -588,7 +588,7 @@ class Given(Mapping[str, Any]):
         return self.has("units", "units_from")
 
     def choices(self) -> dict[str, Any]:
-        """Return what was set for statistics."""
+        """Return the chosen values of the settings of statistics."""
         return {name: self._set[name] for name in statistic_settings() if name in self._set}
 
     def _refuse_combinations(self) -> None:
@@ -667,7 +667,7 @@ def read_assignment(entry: str, allowed: Collection[str]) -> tuple[Setting, str]
 def split_plan_file(
     document: Mapping[str, Any], folder: Path
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the plan of a plan file, and the settings that say how it is carried out.
+    """Return the plan of a plan file, and the settings that say how to run it.
 
     >>> split_plan_file({"count": "people", "title": "Health"}, Path("."))
     ({'count': 'people'}, {'title': 'Health'})

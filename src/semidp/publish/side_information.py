@@ -1,9 +1,8 @@
-"""What a release guarantees under other exact statistics than its own: what an attacker also knows,
-or does not.
+"""What a release guarantees under exact statistics other than its own: those that an attacker also
+knows, or does not.
 
-The noise that was drawn stays as it is. Which datasets it must hide follows from all that is exact,
-so further statistics may make the guarantee weaker or stronger: it is recomputed, from
-public values alone.
+The noise stays as drawn. The datasets that it must hide follow from everything exact, so further
+statistics may make the guarantee weaker or stronger: it is recomputed from public values alone.
 """
 
 import math
@@ -39,11 +38,10 @@ def guarantee_under(
     outcomes: bool,
     protection: Protection | None = None,
 ) -> Guarantee:
-    """Return what measurements guarantee where the margins, and nothing else, are exact.
+    """Return what measurements guarantee if exactly these margins are exact.
 
-    A margin that is not among the known values may have any. `outcomes` says whether records carry
-    an unpublished outcome besides, and `protection` whom the promise is about where a person has
-    several.
+    A margin without known values may have any. `outcomes` says whether records also carry an
+    unpublished outcome, and `protection` whom the promise is about if a person has several records.
     """
     measured = tuple(mechanisms)
     if any(isinstance(mechanism.space.dataspace, LinkedDataspace) for mechanism in measured):
@@ -62,7 +60,7 @@ def guarantee_under(
 def other_guarantee(
     mechanisms: Iterable[Mechanism], scope: Scope, outcomes: bool
 ) -> Guarantee | None:
-    """Return what noise guarantees under the other adjacency: from public values.
+    """Return what noise guarantees under the other adjacency, from public values.
 
     That of an exchange release under A_a(t), any other under exchanges: ``μ' = Δ2(S')/σ`` for
     additive noise, f∘…∘f where the noise is a K-norm's. None if the other is not defined for
@@ -84,7 +82,7 @@ def other_guarantee(
 
 
 def naive_tradeoff(dataspace: Dataspace, advertised: Iterable[Tradeoff | None]) -> Tradeoff | None:
-    """Return what all noise together would be said to give for one record, where that is known and
+    """Return what all noise together would seem to guarantee for one record, if that is known and
     differs.
     """
     curves = []
@@ -213,12 +211,12 @@ def check_same_records(known: Datasets, own: Dataspace) -> Dataspace:
 
 
 def change(now: Tradeoff, before: Tradeoff, delta: Fraction) -> Order:
-    """Return how a guarantee changed as a sentence may say it: numbers that are printed alike count
-    as equal.
+    """Return how a guarantee changed, for a sentence: numbers that print the same count as
+    equal.
 
     The noise of a product is rounded up (σ² to 24 bits, a joint cost within 1e-5 of the budget is
     left at the budget), so its cost, recomputed, is a little less than what was charged.
-    That is no stronger guarantee.
+    That is not a stronger guarantee.
 
     >>> one, a_little_less = Gaussian(Fraction(1)), Gaussian(Fraction(99999997, 100000000))
     >>> a_little_less.compare(one).name, change(a_little_less, one, Fraction(1, 10**9)).name

@@ -1,14 +1,14 @@
-"""Signatures in the format of minisign: of release folders, who made every file and that none was
-changed; and of plans, which are approved before data.
+"""Signatures in the format of minisign: of release folders, to prove who made every file and that
+none was changed; and of plans, which are approved before the data are read.
 
 ``SHA256SUMS`` lists every file of a folder with its hash, and ``SHA256SUMS.minisig`` signs that
 list, so ``minisign -Vm SHA256SUMS -p KEY`` and ``sha256sum -c SHA256SUMS`` verify a folder
 without semidp. Keys are read by py-minisign, an optional package.
 
-``semidp plan sign`` writes next to a plan file ``PLAN.approval``, a document of everything that the
-plan says once its files are read (features, exact totals, requests, budgets, and how records are
-read), and ``PLAN.approval.minisig``. A run compares the plan that it is about to carry out with
-that document, whatever its options were.
+``semidp plan sign`` writes next to a plan file ``PLAN.approval``, a document with the full content
+of the plan once its files are read (features, exact totals, requests, budgets, and how records are
+read), and ``PLAN.approval.minisig``. A run compares its plan with that document, whatever its
+options were.
 """
 
 import json
@@ -50,8 +50,8 @@ class Signer:
                 raise InputError(f"the password for the secret key {path} is wrong") from None
 
     def sign(self, folder: Path, passing: Collection[str] = ()) -> None:
-        """Write the list of all files of a folder, and its signature; but for files that will be
-        gone by then.
+        """Write the list of all files of a folder and its signature, without files that will be
+        removed.
         """
         names = sorted(_names(folder) - {*passing})
         # A line break in a name would add a line of its own to the list that is signed.
@@ -78,7 +78,7 @@ def signature_path(path: Path) -> Path:
 
 def make_keys(secret: Path, ask_password: Callable[[], str]) -> Path:
     """Write a new secret key, which only its owner may read, and its public key next to it; return
-    where that is. Without a password the secret key is stored as it is.
+    the path of the latter. Without a password the secret key is stored as it is.
     """
     public = secret.with_name(f"{secret.name}.pub")
     for path in (secret, public):
@@ -100,7 +100,7 @@ def make_keys(secret: Path, ask_password: Callable[[], str]) -> Path:
 
 
 def verify_file(path: Path, public_key: Path) -> bytes:
-    """Return what is in a file; refuse one that the public key has not signed as it is."""
+    """Return the content of a file; refuse one that the public key has not signed in this form."""
     minisign = _minisign()
     key = _key(minisign.PublicKey, public_key, "public")
     try:
@@ -186,12 +186,12 @@ nor what is said beside the numbers."""
 
 
 def approval_path(plan: Path) -> Path:
-    """Return where the approval of a plan file is."""
+    """Return the path of the approval of a plan file."""
     return plan.with_name(f"{plan.name}.approval")
 
 
 def describe_approved(plan: Plan, given: Given) -> dict[str, Any]:
-    """Return what is approved, as plain values: the plan and the settings that go with it.
+    """Return the approved content as plain values: the plan and its settings.
 
     >>> from semidp import Budget
     >>> from semidp.publish import TableRequest
@@ -268,7 +268,7 @@ class Approval:
             raise InputError(f"{self.place} is no approval of this version: sign the plan again")
 
     def check_plan(self, plan: Plan, given: Given | None = None) -> None:
-        """Refuse a plan that is not the one that was signed; without settings only the plan."""
+        """Refuse a plan other than the signed one; without settings only the plan is compared."""
         asked = describe_approved(plan, Given({}) if given is None else given)
         keys = ("plan",) if given is None else ("plan", "settings")
         for key in keys:
@@ -303,7 +303,7 @@ class Approval:
         released, scope
             The plan of the release, and what is public about it.
         by_parts
-            Whether it was released part by part.
+            Whether it was released by parts.
         """
         self.check_plan(_restore_asked(asked, released, scope, by_parts))
         self.check_totals(scope.dataspace)
@@ -371,7 +371,7 @@ def _list_totals(dataspace: Dataspace) -> Iterator[dict[str, Any]]:
 
 
 def approved_lines(plan: Plan, document: Mapping[str, Any]) -> Sequence[tuple[str, str]]:
-    """Say what an approval approves, for a terminal."""
+    """Describe an approval for a terminal."""
     margins = [str(margin) for margin in plan.invariants]
     rows = [("exact", "; ".join(margins) or "the number of records")]
     for request in plan.requests:

@@ -4,7 +4,7 @@ members.
 Let p_d be a residual of members over the features d that they have from their units, r^U_d the
 same residual of units, r_{d,size}[s] that of units by size, and s̄ the plain mean of the declared
 sizes. The true residuals satisfy ``p_d = s̄ r^U_d + Σ_s (s - s̄) r_{d,size}[s]``, entry by entry. The
-estimates are corrected until they satisfy it too: constrained least squares, one scalar an entry
+estimates are corrected until they satisfy it too: constrained least squares, one scalar per entry
 (docs/linked.md, "How they agree"). Everything here is post-processing of public values.
 """
 
@@ -71,7 +71,7 @@ class TopCode:
 
     @property
     def top_size_count(self) -> int:
-        """How many sizes the last level stands for."""
+        """How many sizes the last level comprises."""
         return self.most - self.top + 1
 
     @property
@@ -90,15 +90,15 @@ class TopCode:
         return np.add.reduceat(values, range(self.place + 1), axis=axis)
 
     def spread(self, weights: NDArray[Any], axis: int) -> NDArray[Any]:
-        """Return the weights on single sizes that weights on published levels have."""
+        """Return weights on single sizes from weights on published levels."""
         times = [1] * self.place + [self.top_size_count]
         return np.repeat(weights, times, axis=axis)
 
     # --- arrays by single size in which every size from the top on has the number of the last level
 
     def repeat_top_sum(self, values: Floats) -> Floats:
-        """Sum the sizes from the top on, along the last axis, and put the sum in the place of
-        each.
+        """Replace each of the sizes from the top on by their sum, along the last
+        axis.
         """
         result = np.array(values)
         result[..., self.place :] = values[..., self.place :].sum(axis=-1, keepdims=True)

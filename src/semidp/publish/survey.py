@@ -1,9 +1,9 @@
 """The survey: what a plan publishes exactly, read from the data, and the public scope that follows
-from it; of one kind of record, or of linked ones.
+from it, for one kind of record or for linked ones.
 
-Levels that look alike, or like a total, are pointed out before anything is charged, since they are
-slips, likely. Of linked records two sources are joined, and exact totals of both kinds are read.
-What is asked for with the prefix ``units:`` counts units; `with_units` takes a plan apart by it.
+Levels that look alike, or like a total, are pointed out before any charge, since they are probably
+mistakes. For linked records two sources are joined, and exact totals of both kinds are read.
+Requests with the prefix ``units:`` count units; `with_units` splits a plan by it.
 """
 
 import re
@@ -92,11 +92,11 @@ def survey(
     partition: str | None = None,
     jobs: int = 1,
 ) -> tuple[Scope, Any]:
-    """Read what a plan publishes exactly, and return the public scope with a reader of the rest:
-    of both kinds of linked records.
+    """Read what a plan publishes exactly, and return the public scope with a reader of the rest,
+    for both kinds of linked records.
 
-    What does not fit in memory is refused before anything is counted: whole tables, or so many
-    parts at a time.
+    Tables, or parts processed at the same time, that do not fit in memory are refused before
+    anything is counted.
     """
     if plan.units is not None:
         return _survey_linked(plan, plan.units, source, memory)
@@ -190,7 +190,7 @@ def _warn_unchecked(a: int) -> str:
 
 
 def any_totals(plan: Plan, schema: Schema) -> Scope:
-    """Return a scope that is safe for all totals which the invariants of a plan may have.
+    """Return a scope that is safe for all possible totals of the invariants of a plan.
 
     Its dataspace is that of the table with `a` records in every possible cell. If X and Y of some
     D_t differ in at most `a` records, the difference of their tables takes at most `a` from a cell,
@@ -244,7 +244,7 @@ def build_exchange(
 
 
 def find_semi_adjacency(dataspace: Dataspace, plan: Plan) -> SemiAdjacency:
-    """Return a(t) of the records that a plan is about: at least 1 where they carry an unpublished
+    """Return a(t) of the records of a plan: at least 1 if they carry an unpublished
     outcome.
     """
     if isinstance(dataspace, LinkedDataspace):
@@ -257,7 +257,8 @@ def find_semi_adjacency(dataspace: Dataspace, plan: Plan) -> SemiAdjacency:
 
 
 def read_schema(plan: Plan, source: Source) -> tuple[Schema, tuple[str, ...]]:
-    """Return the schema of every feature in use, and what reading levels from the data discloses.
+    """Return the schema of every feature in use, and the disclosures from reading levels in the
+    data.
 
     Nested features reach down to the finest depth in use. Their levels, and where those lie, are
     public where an invariant publishes that depth.
@@ -465,8 +466,8 @@ def _check_outcome_levels(plan: Plan, schema: Schema, source: Source) -> None:
 
 
 def formulas(schema: Schema) -> tuple[str, ...]:
-    """Warn of levels and names that a spreadsheet would take for a formula when it opens a
-    published CSV file.
+    """Warn of levels and names that a spreadsheet would read as a formula in a published
+    CSV file.
 
     >>> formulas(Schema([Feature("sex", ["f", "m"]), Feature("change", ["-1", "+1"])]))
     ()
@@ -576,7 +577,7 @@ def with_units(
     shares: Mapping[str, Fraction] | None = None,
     top_code: Mapping[str, Any] | None = None,
 ) -> Plan:
-    """Return a plan about linked records, from one whose unit tables and unit totals have the
+    """Return a plan for linked records, from one whose unit tables and unit totals have the
     prefix ``units:``.
 
     Parameters
@@ -686,7 +687,7 @@ def linked_records(plan: Plan, units: LinkedUnits, data: Any) -> LinkedSource:
     plan, units
         What to publish, and what it says of units.
     data
-        Both sources, or that of members where the plan names the source of units.
+        Both sources, or only that of members if the plan names the source of units.
     """
     if not isinstance(data, LinkedData) and units.source is not None:
         data = LinkedData(data, units.source)
@@ -859,9 +860,9 @@ def _exact(schema: Schema, reader: Reader, margins: Sequence[Margin]) -> Dataspa
 def linked_needs(
     plan: Plan, scope: Scope, partition: str | None = None, form: Form | None = None
 ) -> ResourceEstimate:
-    """Return what linked tables take, once the levels are known.
+    """Estimate the resources of linked tables, once the levels are known.
 
-    By parts they are put together and fitted in one piece, so they take the memory of all of
+    By parts they are assembled and fitted in one piece, so they take the memory of all of
     them; the largest is then that of the cells of one part.
     """
     public = scope.dataspace

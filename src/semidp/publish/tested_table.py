@@ -1,4 +1,4 @@
-"""The private test of an odds ratio of a table that is at hand, in one call.
+"""The private test of an odds ratio of a given table, in one call.
 
 It prepares what `semidp test` prepares from data; the pipeline charges the ledger and draws U.
 """
@@ -59,9 +59,9 @@ def odds_ratio_test(
     alternative
         ``two-sided`` (ω other than 1), ``greater`` (ω > 1) or ``less``.
     dataspace
-        What is public, where that is more than the two margins; both margins must be part of it.
+        What is public, if more than the two margins; both margins must be part of it.
     adjacency
-        How many records move together (default: the worst case a(t) of the dataspace).
+        How many records change together (default: the worst case a(t) of the dataspace).
     randomness
         Where random words come from (default: the operating system). Any other marks the result
         not private.

@@ -1,5 +1,5 @@
-"""A worked example of a(t): who wants to change, and who must move with them, in the names of the
-levels.
+"""A worked example of a(t): a record that changes, and those that must change with it, in the names
+of the levels.
 """
 
 from collections.abc import Iterable, Sequence
@@ -31,11 +31,11 @@ from semidp.promise.spaces.structure import Slices, Structure
 
 @dataclass(frozen=True)
 class Witness:
-    """A dataset's worst case: a record, the value it wants to take, and the other records that must
-    move for it.
+    """A worst case: a record, the value that it takes, and the other records that must change with
+    it.
 
-    Built from the published t alone. Each of `others` is a pair: what the record was, what it
-    becomes.
+    Built from the published t alone. Each of `others` is a pair: the record before and
+    after.
 
     >>> from semidp.promise.schema.features import Feature
     >>> schema = Schema([Feature("sex", "fm"), Feature("region", "ns")])

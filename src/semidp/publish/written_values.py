@@ -1,5 +1,5 @@
-"""What people write in plans and questions: texts, flags, keys and levels, taken as they are or
-refused in a sentence.
+"""Values that people write in plans and questions: texts, flags, keys and levels, accepted or
+refused in one sentence.
 
 A plan file is typed: ``levels_from_data = "no"`` is not true, a name is text, a list is a list.
 Rules that hold in every record, such as ``retired implies age >= 50``, become structural zeros.
@@ -54,7 +54,7 @@ def is_unicode(word: str) -> bool:
 
 
 def flag(value: Any, what: str) -> bool:
-    """Return true or false, and nothing that merely looks like them.
+    """Return true or false; refuse values that merely look like them.
 
     >>> flag("no", "levels_from_data")
     Traceback (most recent call last):
@@ -77,7 +77,7 @@ def texts(value: Any, what: str) -> tuple[str, ...]:
 
 
 def only_keys(value: Any, known: Iterable[str], what: str) -> None:
-    """Refuse keys that nobody reads: a misspelt one would otherwise be ignored in silence."""
+    """Refuse unknown keys: a misspelled one would otherwise be silently ignored."""
     if not isinstance(value, Mapping):
         raise InputError(f"{what} has keys and values, not {format_value(value)}")
     unknown = sorted({str(key) for key in value} - set(known))
