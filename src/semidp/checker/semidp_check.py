@@ -89,7 +89,7 @@ def list_rules():
     reach, circle | 2 x J x K, all pairs exact: a(t) <= 1 + 2 min(J, K) | pen
     reach, several records | m records per person: m times as many | several_records_reach
     reach, linked files | members: 2 + own blocks; 2a units | linked_reach, changed_units
-    reach, whole units | m(1 + blocks) members; 1 + blocks units in own features | pen
+    reach, whole units | m(1 + blocks) members; 1 + blocks units in own features | whole_unit_reach
     reach by exchange | every person becomes every possible one | adjacent_reach
     reach by listing | a(t) from all datasets | listing_decides
     given | any a records, which need not suffice for everybody | pen
