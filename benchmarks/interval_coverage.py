@@ -10,10 +10,10 @@ of fresh records and fresh noise (rates are computed), and its shares have a sta
 import itertools
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from attrs import frozen
 from numpy.typing import NDArray
 
 from semidp.promise.mechanisms.exponential import exponential_mechanism, rank_space
@@ -63,7 +63,7 @@ RATE_CASES = tuple(
 )
 
 
-@dataclass(frozen=True)
+@frozen
 class Population:
     """What the records of a group are drawn from: values between 0 and 1 on a grid."""
 
@@ -93,7 +93,7 @@ def ones(*rates: float) -> tuple[Population, ...]:
     return tuple(Population(rate=rate) for rate in rates)
 
 
-@dataclass(frozen=True)
+@frozen
 class Setting:
     """Groups of some sizes, what they are drawn from, and what is measured."""
 

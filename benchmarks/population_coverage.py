@@ -9,10 +9,10 @@ has a standard error of ``sqrt(p (1 - p) / replicates)``.
 import itertools
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from attrs import evolve, frozen
 from numpy.typing import NDArray
 
 import semidp
@@ -59,7 +59,7 @@ DRAWS = 999  # of the noise in each interval
 # --- tables -----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class Sample:
     """What the questions ask of a release: the measured table, public facts, the most records of
     one person; and seeds, one for each interval: with the same noise for all of them coverage would
@@ -110,7 +110,7 @@ class Samples:
         """A sample with these counts and fresh noise; its exact totals are those of the counts."""
         unit = np.eye(counts.size).reshape(-1, *counts.shape)
         (errors,) = self.measured.simulate_errors(unit, 1, self.randomness)
-        measured = replace(self.measured, estimate=counts + errors.reshape(counts.shape))
+        measured = evolve(self.measured, estimate=counts + errors.reshape(counts.shape))
         public = Dataspace.from_table(Table(self.schema, counts), self.margins)
         return Sample(measured, public, cluster, self.seeds)
 
@@ -162,7 +162,7 @@ def holds_all(sample: Sample, shares: Floats) -> bool:
 # --- several records of one person: tables ----------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@frozen
 class Persons:
     """Persons with up to `most` records; a record has the vote of its person with probability
     `alike`, else one of its own.
@@ -248,7 +248,7 @@ def cluster_rows(replicates: int) -> Iterator[tuple[object, ...]]:
         for _ in range(replicates):
             sample = samples.draw(setting.draw(source), setting.most)
             held[0] += answer_all(sample, setting)
-            held[1] += answer_all(replace(sample, cluster=1), setting)
+            held[1] += answer_all(evolve(sample, cluster=1), setting)
         shares = held / replicates
         texts = [f"{ours:.3f} ({alone:.3f})" for ours, alone in shares.T]
         equal = setting.rates[0] == setting.rates[1]
@@ -470,7 +470,7 @@ def sparse_rows(replicates: int) -> Iterator[tuple[object, ...]]:
 # --- groups: skewed values, clusters ----------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@frozen
 class Values:
     """Groups of records with values from 0 to 1, off the grid that they are rounded to, of persons
     with `most` alike records.

@@ -11,13 +11,13 @@ import itertools
 import json
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import cached_property, partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from attrs import define, frozen
 from numpy.typing import NDArray
 
 import semidp
@@ -53,7 +53,7 @@ def levels_of(people: People) -> list[Feature]:
     return [Feature(name, sorted(set(values))) for name, values in people.items()]
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class Structure:
     """A release whose posterior is asked for, and the records that it is of.
 
@@ -211,7 +211,7 @@ SHORT = (circle, nested, product, combined)
 """Structures of the short version: chains through structural zeros take longest."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Intervals:
     """Intervals of the varying cells of one release, with the true counts."""
 
@@ -239,7 +239,7 @@ class Intervals:
 _ENDS = ("low", "high", "noise low", "noise high", "truth")
 
 
-@dataclass
+@define
 class Ends:
     """Intervals of several releases."""
 

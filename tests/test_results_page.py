@@ -4,7 +4,6 @@ release hold.
 
 import importlib
 import re
-from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,7 @@ def found(address: str) -> Any:
 
 def members(kind: type) -> set[str]:
     """Return the fields, properties and methods of a class."""
-    names = {field.name for field in fields(kind)} if is_dataclass(kind) else set()
+    names: set[str] = set()
     for part in kind.__mro__:
         names |= set(vars(part)) | set(
             getattr(part, "__attrs_attrs__", ()) and part.__annotations__

@@ -8,11 +8,11 @@ from their definitions, and what the package claims is compared with them.
 import itertools
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cache, cached_property
 
 import numpy as np
 import pytest
+from attrs import frozen
 
 from semidp import Dataspace, Feature, Margin, Schema, Table
 from semidp.errors import Refused
@@ -35,7 +35,7 @@ Cell = tuple[int, ...]
 Records = tuple[Cell, ...]  # sorted: a multiset
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class World:
     """A schema, exact margins by the numbers of their features, and one dataset that says their
     totals.

@@ -2,12 +2,12 @@
 
 import json
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import typer
+from attrs import evolve
 from typer.testing import CliRunner, Result
 
 import semidp
@@ -127,7 +127,7 @@ def test_a_mechanism_that_draws_too_little_is_convicted(
     monkeypatch.setattr(
         RoundedGaussianMechanism,
         "noises",
-        lambda self, count, words: whole(replace(self, sigma2=4), count, words),
+        lambda self, count, words: whole(evolve(self, sigma2=4), count, words),
     )
     found = called(folder, "--samples", 60_000)
     assert found.exit_code == 1
@@ -173,7 +173,7 @@ def test_the_help_states_the_exit_codes() -> None:
 
 def test_a_guarantee_of_the_whole_that_is_too_good_is_a_fault(tmp_path: Path) -> None:
     done = released(PLAN, tmp_path / "release")
-    better = replace(done, stated=replace(done.guarantee, tradeoff=Gaussian(0)))
+    better = evolve(done, stated=evolve(done.guarantee, tradeoff=Gaussian(0)))
     assert claims_of_release(better)[0].faults == (
         "it claims more privacy than its tables give together",
     )

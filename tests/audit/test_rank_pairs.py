@@ -2,11 +2,11 @@
 on wrong noise.
 """
 
-from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 import pytest
+from attrs import evolve
 from scipy.special import logsumexp
 
 from semidp.assess import audit_mechanism, choose_pair
@@ -143,7 +143,7 @@ def test_on_the_pair_the_old_noise_breaks_its_claim_and_the_new_one_keeps_it(
     mechanism = mechanism_of(by_state(sizes, exchange=True), budget)
     one, other = worst_histograms(mechanism)
     claimed = float((budget.epsilon, budget.rho)[which] or 0)
-    earlier = replace(mechanism, rate=mechanism.rate * factor)
+    earlier = evolve(mechanism, rate=mechanism.rate * factor)
     losses = [losses_of(noise, one, other)[which] for noise in (mechanism, earlier)]
     assert 0.7 * claimed < losses[0] <= claimed < losses[1]
 
@@ -164,7 +164,7 @@ def attacked(mechanism: ExponentialMechanism, claim: Tradeoff, samples: int) -> 
 def test_an_audit_convicts_the_old_noise_and_not_the_new(exchange: bool) -> None:
     """Medians by state and nation, epsilon 2: half as much again is convicted on 60,000 outputs."""
     mechanism = mechanism_of(by_state([40, 40], exchange), Budget.pure(2))
-    wrong = replace(mechanism, rate=mechanism.rate * Fraction(3, 2))
+    wrong = evolve(mechanism, rate=mechanism.rate * Fraction(3, 2))
     assert attacked(wrong, mechanism.tradeoff, 60_000).verdict == "convicted"
     assert attacked(mechanism, mechanism.tradeoff, 60_000).verdict != "convicted"
 
@@ -172,7 +172,7 @@ def test_an_audit_convicts_the_old_noise_and_not_the_new(exchange: bool) -> None
 @pytest.mark.long
 def test_an_audit_of_issue_26_at_epsilon_1() -> None:
     mechanism = mechanism_of(by_state([40, 40], exchange=True), Budget.pure(1))
-    wrong = replace(mechanism, rate=mechanism.rate * Fraction(3, 2))
+    wrong = evolve(mechanism, rate=mechanism.rate * Fraction(3, 2))
     found = attacked(wrong, mechanism.tradeoff, 1_000_000)
     assert found.verdict == "convicted"
     assert attacked(mechanism, mechanism.tradeoff, 1_000_000).verdict != "convicted"

@@ -5,12 +5,12 @@ and the verdict.
 import itertools
 import json
 from collections import Counter
-from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import pytest
+from attrs import evolve
 
 import semidp as sd
 from semidp import run
@@ -148,7 +148,7 @@ def test_the_pair_is_audited_where_it_is_adjacent(release: Release) -> None:
     assert pair.records == 2
     mechanism = claims[0].mechanism
     assert isinstance(mechanism, ExponentialMechanism)
-    wrong = replace(mechanism, rate=mechanism.rate * Fraction(3))
+    wrong = evolve(mechanism, rate=mechanism.rate * Fraction(3))
     for noise, convicted in ((mechanism, False), (wrong, True)):
         found = audit_mechanism(
             noise.measure_many,

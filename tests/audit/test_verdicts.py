@@ -6,12 +6,12 @@ scales are drawn at random by a seed.
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import pytest
+from attrs import frozen
 
 from semidp.applications.study import published_noise
 from semidp.assess import Pair, audit_mechanism, worst_pair
@@ -37,7 +37,7 @@ from .conftest import knorm_draws, snapped
 ONE = Fraction(1)
 
 
-@dataclass(frozen=True)
+@frozen
 class Case:
     """A mechanism at any multiple of the scale that its claim needs, and how many samples expose
     20% too little.

@@ -9,16 +9,16 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from attrs import frozen
 
 from semidp.cli import run as command
 
 
-@dataclass(frozen=True)
+@frozen
 class Done:
     code: int
     out: str

@@ -1,11 +1,11 @@
 """Small random cases, and the truth about them: every table that conforms, listed one by one."""
 
 import itertools
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 import numpy as np
+from attrs import frozen
 
 from semidp.assess.disclosure.published_counts import (
     ROUNDINGS,
@@ -21,7 +21,7 @@ from semidp.promise.schema.schema import Schema, StructuralZero
 NESTED = Feature.from_paths(["state", "county"], [("s", "1"), ("s", "2"), ("t", "3")])
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class Case:
     """What is published of a true table that only the test knows."""
 

@@ -3,12 +3,12 @@
 import itertools
 import re
 from collections import Counter
-from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import pytest
+from attrs import evolve
 
 from semidp.assess.disclosure import closed_bounds, program_bounds
 from semidp.assess.disclosure.findings import (
@@ -234,7 +234,7 @@ def test_a_secondary_cell_is_empty_or_not_small() -> None:
     known = (KnownTable((0,), n, n), KnownTable((1,), lower, upper, gap))
     bounds = ConformingTables(PublishedCounts(schema, known)).bound((1,))
     assert (bounds.lower.tolist(), bounds.upper.tolist()) == ([1, 5], [2, 6])
-    forgetful = (known[0], replace(known[1], gap=None))
+    forgetful = (known[0], evolve(known[1], gap=None))
     bounds = ConformingTables(PublishedCounts(schema, forgetful)).bound((1,))
     assert bounds.upper.tolist() == [4, 6]
 
@@ -249,7 +249,7 @@ def test_a_coalition_that_is_one_too_small_is_caught() -> None:
             ConformingTables(case.counts), insiders=2
         ).list_statements():
             if statement.kind is FindingKind.coalition and statement.insiders is not None:
-                smaller = replace(statement, insiders=statement.insiders - 1)
+                smaller = evolve(statement, insiders=statement.insiders - 1)
                 seen += not holds(case, tables, smaller)
     assert seen > 10
 

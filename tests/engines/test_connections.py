@@ -4,11 +4,11 @@ import contextlib
 import sqlite3
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from attrs import define
 from tests.engines.small_files import SECRET, Refused, written_csv
 
 from semidp.errors import InputError, MissingExtra
@@ -115,7 +115,7 @@ def test_a_database_that_does_not_answer_is_interrupted(monkeypatch: pytest.Monk
             )
 
 
-@dataclass
+@define
 class Database:
     """What the engine knows of a connection."""
 

@@ -28,7 +28,6 @@ import tempfile
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from datetime import datetime, tzinfo
 from pathlib import Path
 from typing import Any, ClassVar, NoReturn
@@ -36,6 +35,7 @@ from unittest import mock
 
 import duckdb
 import filelock
+from attrs import frozen
 
 from semidp import Ledger, Release
 from semidp.cli import _output, run
@@ -81,7 +81,7 @@ _SECONDS = re.compile(rb"after [\d.]+ s")  # in a log
 _REASON = re.compile("|".join(map(os.strerror, CODES)), re.IGNORECASE)
 
 
-@dataclass(frozen=True)
+@frozen
 class Operation:
     """A command, the release or the unfinished run that is there before it, and the ledger."""
 

@@ -16,10 +16,11 @@ import re
 import shutil
 import zipfile
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
+
+from attrs import frozen
 
 from semidp import Release
 from semidp.publish.recheck import recheck
@@ -76,7 +77,7 @@ def _nearby(value: Any, texts: list[str], draw: random.Random) -> Any:
     return draw.choice([[value], {"value": value}, None])
 
 
-@dataclass(frozen=True)
+@frozen
 class Input:
     """Documents by name, some of them with faults: the files of a release, a plan, a workbook."""
 

@@ -4,12 +4,12 @@ simulation.
 
 import itertools
 import json
-from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
 import pytest
+from attrs import evolve
 from tests.rescaled import with_scale
 
 import semidp
@@ -179,7 +179,7 @@ def test_the_number_who_answered_costs_the_sum_nothing() -> None:
 def test_norms_are_the_longest_sides_of_the_triangle(weight: int) -> None:
     """For any weight of an answer, also those that only a ledger could record."""
     space = answered_space(wards([30, 20]), Ball(1), Outcome("pay", 0, 4, 4), [Margin("ward")])
-    space = replace(space, weight=weight)
+    space = evolve(space, weight=weight)
     corners = [np.zeros(4, dtype=np.int64)]
     for steps in range(5):
         corners.append(space.pairs(np.array([1, 0]), np.array([steps, 0])))

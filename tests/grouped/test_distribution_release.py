@@ -6,12 +6,12 @@ import csv
 import hashlib
 import json
 import shutil
-from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
 import pytest
+from attrs import evolve
 
 import semidp
 from semidp import Budget, Ledger, Outcome, Plan, Release, RunOptions
@@ -359,7 +359,7 @@ def test_an_audit_survives_and_convicts(adjacency: str) -> None:
     options = {"samples": 20_000, "randomness": SeededRandomness(1)}
     honest = audit_mechanism(claim.mechanism.measure_many, pair, claim.tradeoff, **options)
     assert honest.verdict == "survives"
-    weaker = replace(claim.mechanism, sigma2=claim.mechanism.sigma2 / 2)
+    weaker = evolve(claim.mechanism, sigma2=claim.mechanism.sigma2 / 2)
     assert (
         audit_mechanism(weaker.measure_many, pair, claim.tradeoff, **options).verdict == "convicted"
     )

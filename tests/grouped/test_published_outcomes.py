@@ -4,12 +4,12 @@ over, so that more values change.
 
 import random
 from collections import Counter
-from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
 import pytest
+from attrs import evolve
 from tests.laws.listed_exchanges import (
     Axis,
     draw_axis,
@@ -282,7 +282,7 @@ def test_an_exact_band_does_not_say_who_answered(sets: str, budget: Budget) -> N
     # with one value for each level it would be too little, and by band nothing
     levels = find_moves(public, age, by)
     assert levels is not None
-    alone = replace(levels, values=[[0], [9]]).replaced_norms
+    alone = evolve(levels, values=[[0], [9]]).replaced_norms
     assert alone.l2_squared * (2 * space.half) ** 2 < moved.l2_squared
 
 

@@ -3,10 +3,10 @@ enumeration.
 """
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
+from attrs import evolve
 from scipy.stats import binom
 
 from semidp import Budget, Feature, Plan, run
@@ -95,7 +95,7 @@ def simulated_coverage(
     truth, held = means[0] - means[1], np.zeros(2)
     votes = np.random.default_rng(4).binomial(sizes, RATES, (runs, 2, 2))
     for error, ones in zip(errors, votes, strict=True):
-        again = replace(measured, estimate=np.stack([ones, sizes - ones], axis=2) + error)
+        again = evolve(measured, estimate=np.stack([ones, sizes - ones], axis=2) + error)
         question = TableQuestion(again, int(sizes.sum()), bounds, 0.95, True)
         answer = question.answer({"vote": "y"}, other, one)
         held += truth in answer, abs(answer.value - truth) <= 1.96 * answer.standard_error

@@ -4,10 +4,10 @@ group within another, empty groups, sparse tables.
 
 import itertools
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
+from attrs import evolve
 from scipy import stats
 
 import semidp
@@ -98,7 +98,7 @@ def clustered_coverages(cluster: int, runs: int) -> np.ndarray:
     for error in errors.reshape(-1, 2, 2):
         sick = 5 * source.binomial(40, [0.3, 0.3])
         counts = np.stack([sick, 200 - sick], axis=1) + error
-        again = replace(measured, estimate=counts)
+        again = evolve(measured, estimate=counts)
         how = (400, bounds, 0.95, True, 199, SeededRandomness(4))
         question = TableQuestion(again, *how, cluster=cluster)
         yes, female, male, both = {"sick": "y"}, {"sex": "f"}, {"sex": "m"}, {"sex": ["f", "m"]}
@@ -229,7 +229,7 @@ def nested_coverage(share: float, rates: tuple[float, float], runs: int, mu: int
         inner = source.binomial(160, share)
         sizes = np.array([inner, 160 - inner])
         yes = source.binomial(sizes, rates)
-        again = replace(measured, estimate=np.stack([yes, sizes - yes], axis=1) + error)
+        again = evolve(measured, estimate=np.stack([yes, sizes - yes], axis=1) + error)
         question = TableQuestion(again, 160, bounds, 0.95, True)
         held += truth in question.answer({"vote": "y"}, {"ward": ["a", "b"]}, {"ward": "a"})
     return held / runs
@@ -394,7 +394,7 @@ def test_all_intervals_of_a_sparse_table_hold_at_once(monkeypatch: pytest.Monkey
     errors = measured.simulate_errors(unit, runs, SeededRandomness(2)).reshape(-1, 12, 15)
     for error in errors:
         counts = source.multinomial(257, shares.ravel()).reshape(12, 15)
-        again = replace(measured, estimate=counts + error)
+        again = evolve(measured, estimate=counts + error)
         monkeypatch.setattr(
             "semidp.inference.measured.measured_table", lambda *_, again=again: again
         )

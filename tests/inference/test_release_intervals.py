@@ -3,10 +3,10 @@ they are of.
 """
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
+from attrs import evolve
 
 from semidp import Budget, Feature, Plan, Release, run
 from semidp.errors import InputError
@@ -130,7 +130,7 @@ def test_differences_with_sampling_have_their_size() -> None:
     bounds = CellBounds.from_dataspace(release.scope.dataspace, ["sex", "vote"])
     found, naive = [], []
     for error, votes in zip(errors, source.binomial(sizes, 0.3, (RUNS, 2)), strict=True):
-        again = replace(measured, estimate=np.stack([votes, sizes - votes], axis=1) + error)
+        again = evolve(measured, estimate=np.stack([votes, sizes - votes], axis=1) + error)
         asked = ({"vote": "y"}, {"sex": "m"}, {"sex": "f"})
         answer = TableQuestion(again, 200, bounds, 0.95, True).answer(*asked)
         found.append(answer.p_value <= 0.05 if answer.p_value is not None else False)
@@ -227,7 +227,7 @@ def test_rates_of_a_group_and_of_a_larger_one_that_holds_it_keep_their_size() ->
     bounds = CellBounds.from_dataspace(release.scope.dataspace, ["sex", "vote"])
     found, independent = [], []
     for error, votes in zip(errors, source.binomial(sizes, 0.4, (runs, 2)), strict=True):
-        again = replace(measured, estimate=np.stack([votes, sizes - votes], axis=1) + error)
+        again = evolve(measured, estimate=np.stack([votes, sizes - votes], axis=1) + error)
         inner, outer = {"sex": "f"}, {"sex": ["f", "m"]}
         answer = TableQuestion(again, 120, bounds, 0.95, True).answer({"vote": "y"}, outer, inner)
         turned = TableQuestion(again, 120, bounds, 0.95, True).answer({"vote": "y"}, inner, outer)

@@ -5,12 +5,12 @@ beyond.
 import itertools
 import math
 from collections.abc import Iterator
-from dataclasses import replace
 from fractions import Fraction
 
 import mpmath
 import numpy as np
 import pytest
+from attrs import evolve
 from scipy.optimize import linprog
 from scipy.stats import kstest
 
@@ -341,7 +341,7 @@ def test_counts_farther_off_than_the_noise_reaches_are_added_up_without_it(name:
     assert (
         _exceedance(far, noise, beyond) == pytest.approx(noise.cdf(-beyond), rel=1e-12, abs=0) != 0
     )
-    object.__setattr__(noise := replace(noise), "reach", noise.reach / 4)
+    object.__setattr__(noise := evolve(noise), "reach", noise.reach / 4)
     assert _exceedance(far, noise, beyond) == 0
 
 

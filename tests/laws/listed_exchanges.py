@@ -8,9 +8,9 @@ of linked members in two units for each combination of their units' features.
 import itertools
 import math
 from collections import Counter, defaultdict
-from dataclasses import dataclass
 
 import numpy as np
+from attrs import frozen
 
 from semidp.promise.schema.margins import Chain
 
@@ -26,7 +26,7 @@ SHAPES = (
 """Nested features of two depths: the leaves below each node."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Axis:
     """One feature: the path of each leaf."""
 

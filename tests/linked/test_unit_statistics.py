@@ -7,11 +7,11 @@ totals that differ in as many records as are stated; exchange those that m excha
 
 import itertools
 from collections import Counter
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import pytest
+from attrs import frozen
 
 from semidp import Dataspace, Margin, Schema, StructuralZero, Table
 from semidp.errors import AdjacencyUnknown, Refused
@@ -33,7 +33,7 @@ from tests.linked.towns import FLAT, NESTED, THREE, carried, published
 VALUES = (("0",), ("1",), ("2",))
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class Hospital:
     """Stays with features and an outcome (the last), exact totals by blocks, and impossible cells.
 

@@ -4,10 +4,10 @@ one.
 
 import itertools
 from collections import Counter
-from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from attrs import frozen
 
 from semidp.promise.schema.features import Feature
 from semidp.promise.schema.schema import Schema, Table
@@ -20,7 +20,7 @@ REGION = Feature("region", ["n", "s"])
 WARD = Feature("ward", ["a", "b"])
 
 
-@dataclass(frozen=True)
+@frozen
 class Hospital:
     """Patients with a region and some stays, each in a ward; what of it is exact."""
 

@@ -7,10 +7,10 @@ uses the package: what it claims is compared with this in `test_unit_promise.py`
 import itertools
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from attrs import frozen
 
 Leaf = tuple[str, ...]  # the path from the top of a feature
 Member = tuple[Leaf, ...]
@@ -23,7 +23,7 @@ THREE = (("0",), ("1",), ("2",))
 NESTED = (("A", "a1"), ("A", "a2"), ("B", "b1"))
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class Kind:
     """Features of units and members, bounds on sizes, and what is exact of each kind.
 

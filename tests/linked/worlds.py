@@ -8,10 +8,10 @@ its own levels.
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from attrs import frozen
 
 from semidp.promise.schema.features import Feature
 from semidp.promise.schema.margins import View, list_axes
@@ -41,7 +41,7 @@ def women(members: Sequence[tuple[int, ...]]) -> int:
     return min(2, sum(levels[0] == 0 for levels in members))
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class Setting:
     """Units with own features, members with own features, bounds on sizes, and exact totals of
     members.

@@ -3,11 +3,11 @@ public numbers only.
 """
 
 import inspect
-from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 import pytest
+from attrs import evolve
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -113,9 +113,9 @@ def test_a_release_can_be_evaluated_under_other_invariants(build):
     under_two, _ = build((3, 3), ["A", "B"], a=2)
     under_three, _ = build((3, 3), ["A", "B"], a=3)
     mechanism = RoundedGaussianMechanism.calibrate(under_two, Budget.gdp(1))
-    assert replace(mechanism, space=under_three).tradeoff.mu_squared == Fraction(6, 4)
+    assert evolve(mechanism, space=under_three).tradeoff.mu_squared == Fraction(6, 4)
     mechanism = LaplaceMechanism.calibrate(under_two, Budget.pure(1))
-    assert replace(mechanism, space=under_three).tradeoff.implied_epsilon() == Fraction(6, 4)
+    assert evolve(mechanism, space=under_three).tradeoff.implied_epsilon() == Fraction(6, 4)
 
 
 def test_upper_bounds_of_the_norms_are_enough(build):

@@ -29,12 +29,12 @@ import tempfile
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType, FrameType, FunctionType
 from typing import Any
 
 import pytest
+from attrs import frozen
 
 ROOT = Path(__file__).parents[2]
 PROMISE = ROOT / "src" / "semidp" / "promise"
@@ -123,7 +123,7 @@ SWAPS: dict[type[ast.AST], tuple[str, type[ast.AST], str]] = {
 Line = tuple[str, int]
 
 
-@dataclass(frozen=True)
+@frozen
 class Mutant:
     """One operator that is replaced."""
 

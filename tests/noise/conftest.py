@@ -3,10 +3,10 @@ of chosen words.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
+from attrs import define, field
 from numpy.typing import NDArray
 from scipy import stats
 
@@ -50,7 +50,7 @@ def fits() -> Fits:
     return test
 
 
-@dataclass
+@define
 class Scripted:
     """The given words, then zeros; `asked` counts how many were handed out."""
 

@@ -8,12 +8,12 @@ numbers that are as close to them.
 
 import random
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from attrs import frozen
 
 from semidp import Budget, Feature, Outcome, Plan, Release, SemidpError
 from semidp.promise.documents import read_document
@@ -30,7 +30,7 @@ from tests.partitions.conftest import run_partitioned
 KINDS = ("shared", "alone", "pure", "zeros", "largest", "target", "groups", "named")
 
 
-@dataclass(frozen=True)
+@frozen
 class Asked:
     """A random plan with records for it, cut at states."""
 
@@ -99,7 +99,7 @@ def measured_in_parts(release: Release, result: PublishedTables) -> np.ndarray:
     return np.asarray(result.whole_noisy(release.partition))
 
 
-@dataclass(frozen=True)
+@frozen
 class Compared:
     """How far whole numbers lie from the estimates, by parts and in one piece, and how long both
     took.

@@ -7,11 +7,11 @@ totals at several depths.
 
 import itertools
 import random
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pytest
+from attrs import frozen
 
 from semidp import Budget, Feature, Plan, Release, SemidpError, Table
 from semidp.promise.accounting.ledger import Ledger
@@ -55,7 +55,7 @@ from tests.partitions.conftest import FEATURES, plan, run_partitioned, unfinishe
 DEPTHS = ("state", "county", "tract")
 
 
-@dataclass(frozen=True)
+@frozen
 class Asked:
     """A random plan, records for it, and where it is cut."""
 
@@ -130,7 +130,7 @@ def apart(margin: list[str], others: list[list[str]]) -> bool:
     )
 
 
-@dataclass(frozen=True)
+@frozen
 class Compared:
     """How far the whole numbers of one release lie from the estimates, part by part and in one
     piece.
@@ -450,7 +450,7 @@ def test_several_hundred_random_plans_are_fitted_as_in_one_piece(first: int) -> 
     assert one_by_one >= 22
 
 
-@dataclass(frozen=True)
+@frozen
 class Measurable:
     """A plan with the residuals that its parts measure, before any noise is calibrated."""
 

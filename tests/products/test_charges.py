@@ -3,11 +3,11 @@ statistics.
 """
 
 import itertools
-from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 import pytest
+from attrs import evolve
 
 from semidp import Budget, Feature, InputError, Ledger, Plan, Refused, run
 from semidp.promise.accounting.recorded_queries import mechanism_from_record
@@ -170,8 +170,8 @@ def test_a_guarantee_elsewhere_is_that_of_the_noise_that_was_drawn(tmp_path):
     space = done.results[0].residuals.space
     earlier = ResidualMechanism.calibrate(space, Budget.gdp(1), joint=False)
     assert earlier.sigma2 != done.results[0].residuals.sigma2
-    old = replace(done, published=lambda: (replace(done.results[0], residuals=earlier),))
+    old = evolve(done, published=lambda: (evolve(done.results[0], residuals=earlier),))
     assert old.mechanisms[0].sigma2 == earlier.sigma2
-    short = replace(earlier, sigma2={view: square / 2 for view, square in earlier.sigma2.items()})
+    short = evolve(earlier, sigma2={view: square / 2 for view, square in earlier.sigma2.items()})
     with pytest.raises(Refused, match="less noise than its budget needs"):
-        _ = replace(done, published=lambda: (replace(done.results[0], residuals=short),)).mechanisms
+        _ = evolve(done, published=lambda: (evolve(done.results[0], residuals=short),)).mechanisms

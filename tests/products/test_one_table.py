@@ -119,9 +119,8 @@ def test_what_auto_chose_earlier_is_not_held_against_a_release(tmp_path):
     from attrs import evolve
 
     named = run(plan(Budget.gdp(1), ["sex", "region"], mechanism="gaussian"), people())
-    from dataclasses import replace
 
-    older = replace(named, plan=evolve(named.plan, requests=WON.requests))
+    older = evolve(named, plan=evolve(named.plan, requests=WON.requests))
     assert disagreements(older, older.to_json()) == ()
     assert claims_of_release(older)[0].faults == ()
     assert older.other_adjacency_guarantee is not None

@@ -4,7 +4,6 @@ dropped silently.
 
 import csv
 import json
-from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -229,10 +228,10 @@ def test_an_audit_reads_the_claim_and_finds_missing_noise():
     product = done.results[0]
     least = min(product.residuals.sigma2, key=product.residuals.sigma2.get)
     less = {**product.residuals.sigma2, least: product.residuals.sigma2[least] * Fraction(9, 10)}
-    wrong = replace(product, residuals=replace(product.residuals, sigma2=less))
+    wrong = evolve(product, residuals=evolve(product.residuals, sigma2=less))
     assert (
         "less noise on a residual than its budget needs"
-        in claims_of_release(replace(done, published=lambda: (wrong,)))[0].faults[0]
+        in claims_of_release(evolve(done, published=lambda: (wrong,)))[0].faults[0]
     )
 
 
@@ -313,9 +312,9 @@ def test_a_release_from_strangers_is_computed_again():
     product = done.results[0]
     least = min(product.residuals.sigma2, key=product.residuals.sigma2.get)
     less = {**product.residuals.sigma2, least: product.residuals.sigma2[least] / 2}
-    told = replace(
+    told = evolve(
         done,
-        published=lambda: (replace(product, residuals=replace(product.residuals, sigma2=less)),),
+        published=lambda: (evolve(product, residuals=evolve(product.residuals, sigma2=less)),),
     )
     assert any("less noise" in sentence for sentence in disagreements(told, told.to_json()))
 
@@ -555,12 +554,12 @@ def test_tables_with_too_many_impossible_cells_are_measured_one_by_one_and_said_
 
 
 def test_what_a_product_states_is_computed_again():
-    from dataclasses import replace
+    from attrs import evolve
 
     done = run(plan(), people())
     assert disagreements(done, done.to_json()) == ()
     product = done.results[0]
     half = {view: square / 4 for view, square in product.residuals.sigma2.items()}
-    wrong = replace(product, residuals=replace(product.residuals, sigma2=half))
-    said = disagreements(replace(done, published=lambda: (wrong,)), done.to_json())
+    wrong = evolve(product, residuals=evolve(product.residuals, sigma2=half))
+    said = disagreements(evolve(done, published=lambda: (wrong,)), done.to_json())
     assert "'product' states less noise on a residual than its budget needs" in said

@@ -3,9 +3,9 @@ come from.
 """
 
 import itertools
-from dataclasses import dataclass
 
 import numpy as np
+from attrs import frozen
 
 from semidp.inference.records.record_assembly import PublishedNumbers
 from semidp.inference.records.record_cells import Layout, TargetTable
@@ -15,7 +15,7 @@ from semidp.promise.schema.schema import Schema, StructuralZero, Table
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 
 
-@dataclass(frozen=True)
+@frozen
 class Structure:
     """What is published of some records, and of which kinds it is."""
 

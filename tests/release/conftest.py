@@ -5,13 +5,13 @@ JSON.
 import csv
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from importlib.resources import files
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
+from attrs import frozen
 
 from semidp import Feature, Release
 
@@ -19,7 +19,7 @@ DATA = files("semidp") / "data"
 NAMES = ("occupational_status", "ucb_admissions", "hair_eye_color", "titanic")
 
 
-@dataclass(frozen=True)
+@frozen
 class Example:
     """One of the example tables, read without semidp."""
 

@@ -10,9 +10,10 @@ import hashlib
 import io
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from attrs import define, field
 
 from semidp import Release
 from semidp.errors import SemidpError
@@ -101,13 +102,14 @@ def changed(document: Any, path: Path_, value: Any) -> Any:
     return document
 
 
-@dataclass
+@define
 class Forger:
     """A release folder that can be changed and set right again."""
 
     folder: Path
+    files: dict[str, bytes] = field(init=False, repr=False)
 
-    def __post_init__(self) -> None:
+    def __attrs_post_init__(self) -> None:
         paths = [path for path in self.folder.rglob("*") if path.is_file()]
         self.files = {path.relative_to(self.folder).as_posix(): path.read_bytes() for path in paths}
 

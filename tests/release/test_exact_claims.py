@@ -69,9 +69,9 @@ def test_a_plan_keeps_what_it_asks_for_and_a_release_is_held_to_it(tmp_path):
     loaded = Release.load(tmp_path / "exact")
     assert disagreements(loaded, document) == ()
     other = run(plan(Budget.pure(1), claim=None), PEOPLE, SeededRandomness(1))
-    from dataclasses import replace
+    from attrs import evolve
 
-    said = disagreements(replace(other, plan=asked), other.to_json())
+    said = disagreements(evolve(other, plan=asked), other.to_json())
     assert any("its plan asks for exact ones" in sentence for sentence in said)
 
 

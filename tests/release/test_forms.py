@@ -5,13 +5,13 @@ release.json.
 import csv
 import io
 import json
-from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
 import duckdb
 import numpy as np
 import pytest
+from attrs import evolve
 
 from semidp import Budget, Feature, InputError, Plan, Release, run
 from semidp.promise.noise.randomness import SeededRandomness
@@ -235,5 +235,5 @@ def test_labels_are_the_same_however_duckdb_is_given_them(
     assert written == list(zip(*(column.column(12) for column in labels.values()), strict=True))
     assert columns.different_column(path, labels, numbers) is None
     for name, column in labels.items():
-        other = replace(column, labels=(*column.labels[:-1], "other"))
+        other = evolve(column, labels=(*column.labels[:-1], "other"))
         assert columns.different_column(path, {**labels, name: other}, numbers) == name

@@ -6,12 +6,12 @@ import csv
 import io
 import json
 import re
-from dataclasses import replace
 from pathlib import Path
 from urllib.parse import unquote
 
 import numpy as np
 import pytest
+from attrs import evolve
 
 from semidp import Budget, Feature, Outcome, Plan, Release, run
 from semidp.present.report.report_page import html
@@ -261,11 +261,11 @@ def test_a_count_on_the_edge_of_noise_is_marked_alike_before_and_after_it_is_wri
     plan = Plan([TableRequest(["sex", "age"], Budget.gdp(1))], ["sex", "age"])
     release = run(plan, {name: PEOPLE[name] for name in ("sex", "age")}, SeededRandomness(1))
     table = release.tables[0]
-    edge = replace(
+    edge = evolve(
         table, counts=np.full(table.counts.shape, 5), half_widths=np.full(table.counts.shape, 5.0)
     )
-    written = replace(edge, half_widths=np.full(table.counts.shape, 5.000001))
-    clearly = replace(edge, half_widths=np.full(table.counts.shape, 5.00001))
+    written = evolve(edge, half_widths=np.full(table.counts.shape, 5.000001))
+    clearly = evolve(edge, half_widths=np.full(table.counts.shape, 5.00001))
     assert not faint_cells(edge).any()
     assert not faint_cells(written).any()
     assert faint_cells(clearly).all()

@@ -9,7 +9,6 @@ import itertools
 import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from attrs import define, field
 
 import semidp
 from semidp.promise.accounting.ledger import Ledger
@@ -145,7 +145,7 @@ def is_within(block: Block, other: Block) -> bool:
 # --- worlds --------------------------------------------------------------------------------------
 
 
-@dataclass
+@define
 class Release:
     """A release: of which periods and which revision its data are, and what its noise is."""
 
@@ -164,7 +164,7 @@ class Release:
         return costs
 
 
-@dataclass
+@define(slots=False)
 class History:
     """The releases of a world, their records, and what its ledger states.
 
@@ -179,8 +179,8 @@ class History:
     data: dict[tuple[int, int], tuple[Record, ...]]
     half: int  # rho is half of a squared length
     has_ids: bool
-    published: dict[tuple[int, int], set[Block]] = field(default_factory=dict)
-    releases: list[Release] = field(default_factory=list)
+    published: dict[tuple[int, int], set[Block]] = field(factory=dict)
+    releases: list[Release] = field(factory=list)
     stated: float = 0.0
 
     @property

@@ -2,11 +2,11 @@
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import Any
 
 import pytest
+from attrs import define, field
 
 FLAGS = (
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--hide-scrollbars"),
@@ -19,13 +19,13 @@ FLAGS = (
 )
 
 
-@dataclass
+@define
 class Watched:
     """A page, its requests, and whatever it logged or threw."""
 
     page: Any
-    requests: list[str] = field(default_factory=list)
-    complaints: list[str] = field(default_factory=list)
+    requests: list[str] = field(factory=list)
+    complaints: list[str] = field(factory=list)
 
     def watch(self, page: Any) -> None:
         """Keep what this page asks for and complains about too."""

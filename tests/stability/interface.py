@@ -16,6 +16,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import attrs
+
 import semidp
 from semidp.cli._program import _program
 from semidp.publish.settings import list_settings
@@ -66,6 +68,9 @@ def _list_name(name: str, value: Any) -> Iterator[tuple[str, str]]:
         yield name, describe_parameters(value) if callable(value) else type(value).__name__
         return
     yield name, describe_parameters(value)
+    for field in attrs.fields(value) if attrs.has(value) else ():
+        if not field.name.startswith("_"):
+            yield f"{name}.{field.name}", "value"
     for member, found in inspect.getmembers(value):
         home = next((one for one in value.__mro__ if member in vars(one)), object)
         if member.startswith("_") or not home.__module__.startswith("semidp"):

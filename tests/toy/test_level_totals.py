@@ -12,12 +12,12 @@ import itertools
 import json
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
 import pytest
+from attrs import evolve
 
 import semidp
 from semidp import Budget, Feature, Plan, Release, Schema, Table
@@ -412,7 +412,7 @@ def test_an_audit_convicts_it_where_its_noise_is_too_small(folder: Path) -> None
     (claim,) = claims_of_release(Release.load(folder))
     pair = choose_pair(claim.mechanism)
     assert pair.move.tolist() == [4]
-    weaker = replace(claim.mechanism, sigma2=claim.mechanism.sigma2 / 2)
+    weaker = evolve(claim.mechanism, sigma2=claim.mechanism.sigma2 / 2)
     found = audit_mechanism(
         weaker.measure_many, pair, claim.tradeoff, samples=20_000, randomness=SeededRandomness(1)
     )

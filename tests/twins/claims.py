@@ -6,12 +6,12 @@ definition in the documentation.
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+from attrs import define, frozen
 
 from tests.twins.people import Leaf, Record, World
 
@@ -105,7 +105,7 @@ def residual(
     return find
 
 
-@dataclass(frozen=True)
+@frozen
 class Scale:
     """How an outcome is read: clipped to bounds, and rounded to steps."""
 
@@ -145,7 +145,7 @@ def joined(parts: Sequence[Vector]) -> Vector:
 # --- results of a release -------------------------------------------------------------------------
 
 
-@dataclass
+@define
 class Result:
     """One result: its noise, what it states, and the query it measures."""
 

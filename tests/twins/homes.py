@@ -7,15 +7,16 @@ leaves of every member. Members have the features of their unit as well.
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
+
+from attrs import frozen
 
 from tests.twins.people import Block, Leaf, Record, World, replaced, swap
 
 Member = tuple[int, Record]
 
 
-@dataclass(frozen=True)
+@frozen
 class Town:
     """The own leaves of every unit, and every member: its unit and its own leaves."""
 
@@ -23,7 +24,7 @@ class Town:
     members: tuple[Member, ...]
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class Homes:
     """What the files have, and what is exact.
 

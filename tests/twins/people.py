@@ -8,8 +8,9 @@ import itertools
 import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
+
+from attrs import field, frozen
 
 Leaf = tuple[str | None, ...]
 Record = tuple[Leaf, ...]
@@ -17,7 +18,7 @@ Block = tuple[tuple[int, int], ...]  # features by number, each with the depth t
 Score = Callable[[Sequence[Record], Sequence[Record]], float]
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class World:
     """Columns, their values, and what is exact.
 
@@ -42,7 +43,7 @@ class World:
     blocks: tuple[Block, ...] = ()
     zeros: tuple[tuple[tuple[int, Leaf], ...], ...] = ()
     most: int = 1
-    loose: frozenset[int] = field(default_factory=frozenset)
+    loose: frozenset[int] = field(factory=frozenset)
 
     def value(self, record: Record, block: Block) -> tuple[Leaf, ...]:
         """What is published of a record in a block."""
@@ -88,7 +89,7 @@ class World:
         }
 
 
-@dataclass(frozen=True)
+@frozen
 class Pair:
     """Two datasets: the records that differ, before and after, and all others."""
 

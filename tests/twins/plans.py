@@ -4,12 +4,12 @@ import hashlib
 import random
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import numpy as np
+from attrs import field, frozen
 
 import semidp
 from semidp.publish import OddsRatioRequest
@@ -38,12 +38,12 @@ class Tape:
         return Tape(self.seed, (*self.key, *key), self.asked)
 
 
-@dataclass(frozen=True)
+@frozen
 class Outcome:
     """What came of a run: a release, or a refusal."""
 
     document: Mapping[str, Any] | None
-    noisy: Mapping[str, np.ndarray] = field(default_factory=dict)
+    noisy: Mapping[str, np.ndarray] = field(factory=dict)
     asked: tuple[int, ...] = ()
     refusal: str = ""
 
@@ -105,7 +105,7 @@ def public_kind(entry: Mapping[str, Any]) -> dict[str, Any]:
     return {name: entry[name] for name in OF_RESULTS if name in entry}
 
 
-@dataclass(frozen=True)
+@frozen
 class Case:
     """A plan with records for it.
 
@@ -118,7 +118,7 @@ class Case:
     requests: tuple[Any, ...]
     options: Mapping[str, Any]
     columns: tuple[str, ...]
-    texts: frozenset[str] = field(default_factory=frozenset)
+    texts: frozenset[str] = field(factory=frozenset)
 
     @property
     def rows(self) -> list[str]:

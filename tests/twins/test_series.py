@@ -1,11 +1,11 @@
 """Twin runs over the periods of a series: what a ledger states is what a person can lose."""
 
 import random
-from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations
 
 import pytest
+from attrs import evolve
 
 import semidp
 from semidp.promise.accounting.ledger import Ledger
@@ -39,7 +39,7 @@ def test_a_person_in_two_quarters_loses_what_the_ledger_states(relation, tmp_pat
         runs = []
         for book, side in zip(books, (pair.first, pair.second), strict=True):
             options = {**case.options, "ledger": book, "period": period}
-            runs.append((side, replace(case, options=options).run(side, 1)))
+            runs.append((side, evolve(case, options=options).run(side, 1)))
         compare_public(case, runs[0][1], runs[1][1])
         costs.append(compare_numbers(case, claims, *runs) * Fraction(rho))
     stated = [Ledger(book).series_account().find_worst()[0] for book in books]

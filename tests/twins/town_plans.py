@@ -2,10 +2,10 @@
 
 import random
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from attrs import frozen
 
 import semidp
 from tests.twins.claims import residual_query, stated_number
@@ -19,7 +19,7 @@ AGES: tuple[tuple[str, ...], tuple[Leaf, ...]] = (
 )
 
 
-@dataclass(frozen=True)
+@frozen
 class TownCase:
     """A plan for two files, with a town for it."""
 

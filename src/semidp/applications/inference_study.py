@@ -8,10 +8,10 @@ groups next to coarse noise.
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from attrs import frozen
 from numpy.typing import NDArray
 
 from semidp import Ball, Budget, Dataspace, Margin, semi_adjacency, sensitivity_space
@@ -39,7 +39,7 @@ LEVEL = 0.95
 MOST_MARGINS = 50
 
 
-@dataclass(frozen=True)
+@frozen
 class RandomMargins:
     """Ranges from which the random margins of an experiment are drawn.
 

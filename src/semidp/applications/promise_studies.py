@@ -6,10 +6,10 @@ and composition (section 3.6); and exchange adjacency next to the ball.
 """
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from attrs import frozen
 from numpy.typing import ArrayLike, NDArray
 
 from semidp import (
@@ -29,7 +29,7 @@ from semidp.promise import KNormMechanism, QuerySpace, Tradeoff, approximate, co
 from semidp.publish import style
 
 
-@dataclass(frozen=True)
+@frozen
 class Example:
     """One invariant: what it is, the margins that are published, a table that has it, and what the
     paper says.

@@ -17,11 +17,11 @@ import importlib
 import io
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar, Literal, Self, TypeVar
 
 import numpy as np
+from attrs import frozen
 from numpy.random import Generator
 from numpy.typing import ArrayLike, NDArray
 
@@ -52,7 +52,7 @@ def _report_nothing(task: str, done: float, total: float | None) -> None:
     """The default: nobody watches."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Settings:
     """Size of a study: number of replicates, seed, and the callback for progress.
 
@@ -67,7 +67,7 @@ class Settings:
     seed: int = 0
     progress: Progress = _report_nothing
 
-    def __post_init__(self) -> None:
+    def __attrs_post_init__(self) -> None:
         if self.replicates < 2:
             raise InputError(f"a standard error needs at least 2 replicates, not {self.replicates}")
         if self.seed < 0:
@@ -102,7 +102,7 @@ PAPER = Settings()
 """The size of the paper's own simulations."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Tidy:
     """A table with one observation a row, in the order of `columns`.
 
@@ -256,7 +256,7 @@ NUMBERED = {
 ours differ."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Study:
     """A figure, example or number of the paper, as published and as it should be.
 
@@ -301,7 +301,7 @@ def find_study(name: str) -> Study:
     return Study(getattr(module, f"compute_{function}"), getattr(module, f"plot_{function}"))
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class NaiveMechanism(Mechanism):
     """Noise in all d cells, calibrated to ``a`` times the sensitivity of one record.
 

@@ -9,11 +9,11 @@ whatever was tried before.
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
 from fractions import Fraction
 from typing import Any, Literal, Protocol
 
 import numpy as np
+from attrs import asdict, define, field, frozen
 from numpy.typing import NDArray
 
 from semidp.assess.attack_bounds import (
@@ -85,7 +85,7 @@ class Draws(Protocol):
         """Return `count` outputs for `values`, along a new first axis."""
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@frozen(eq=False, repr=False)
 class Audit:
     """Result of an attack on a mechanism.
 
@@ -401,7 +401,7 @@ def shrunk(
     return np.asarray(table + noise)
 
 
-@dataclass(frozen=True)
+@frozen
 class _Event:
     """A score of at least `threshold`: more likely under the alternative than under the null, table
     0 or 1.
@@ -412,7 +412,7 @@ class _Event:
     null: int
 
 
-@dataclass
+@define
 class _Trial:
     """A mechanism on trial; `error` is the share of the event that is chosen to convict."""
 

@@ -7,11 +7,11 @@ every published cell, and at one direction that is chosen on draws which are not
 """
 
 import math
-from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 import scipy
+from attrs import asdict, frozen
 from numpy.typing import ArrayLike, NDArray
 
 from semidp.errors import InputError
@@ -62,7 +62,7 @@ def allowed_power(claim: Tradeoff, size: ArrayLike) -> Floats:
     return np.asarray(1.0 - np.asarray(claim(1.0 - size)))
 
 
-@dataclass(frozen=True)
+@frozen
 class Point:
     """One attack, counted on fresh outputs: its false alarms, its power, and what the claim allows.
 
@@ -170,7 +170,7 @@ def _root_log(probability: float) -> Any:
     return np.sqrt(-np.log(probability))
 
 
-@dataclass(frozen=True)
+@frozen
 class Bound:
     """What was measured, in the unit of the claim: the loss is at least `measured`, and `claimed`
     is the claim.
@@ -242,7 +242,7 @@ _MOST_CELLS = 1_024
 _CHUNK = 1 << 20  # numbers held at a time
 
 
-@dataclass(frozen=True)
+@frozen
 class Energy:
     """The direction in which the draws of a mechanism fall short of their stated variance by most.
 

@@ -10,13 +10,12 @@ the release says of itself.
 import contextlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import singledispatch
 from itertools import islice, product
 from typing import Any
 
 import numpy as np
-from attrs import evolve
+from attrs import evolve, frozen
 
 from semidp.assess.adjacent_datasets import ListedExchanges
 from semidp.assess.linked_pairs import worst_linked_pair
@@ -57,7 +56,7 @@ from semidp.publish.sources.reader import Reader
 from semidp.publish.statistics.protocol.requests import Published
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class Claim:
     """What is claimed of one table: its mechanism, a tradeoff curve, and where the record
     contradicts itself.
@@ -125,7 +124,7 @@ def claims_of_release(
     if release.guarantee.tradeoff.compare(whole) not in (Order.EQUAL, Order.WEAKER):
         fault = "it claims more privacy than its tables give together"
         faults_of_all = (*claims[0].faults, fault)
-        claims[0] = replace(claims[0], faults=faults_of_all)
+        claims[0] = evolve(claims[0], faults=faults_of_all)
     return tuple(claims)
 
 
@@ -392,7 +391,7 @@ def _pair(claim: Claim, first: Any, second: Any) -> Pair | None:
     return make_pair(claim.mechanism, first, second)
 
 
-@dataclass(frozen=True)
+@frozen
 class _Dataset:
     """A dataset by its columns, and its records as leaves and outcomes."""
 
@@ -626,7 +625,7 @@ def _(mechanism: LinkedMechanism, space: QuerySpace) -> Pair:
 @pair_for_noise.register
 def _(mechanism: ExponentialMechanism, space: QuerySpace) -> Pair:
     """Choices at this rate that are as easily told apart as was found."""
-    attacked = replace(mechanism, space=space)
+    attacked = evolve(mechanism, space=space)
     return make_pair(attacked, *worst_histograms(attacked))
 
 

@@ -11,12 +11,12 @@ import functools
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import scipy
+from attrs import frozen
 
 from semidp.errors import InputError, Refused
 from semidp.promise.ball_arithmetic import RealBall, ball, round_ball_up, sharp
@@ -245,7 +245,7 @@ def _renyi_bound(order: Fraction, value: Fraction, epsilon: Fraction) -> RealBal
     return exponent.exp() / ball(order)
 
 
-@dataclass(frozen=True)
+@frozen
 class Mixture:
     """Gaussian noise of unit variance around a random center: the worst pair of outputs for a group
     of records.

@@ -8,11 +8,11 @@ promise; that no other is worse is not shown.
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
+from attrs import define, field, frozen
 
 from semidp.assess.linked_totals import (
     Change,
@@ -40,7 +40,7 @@ _TRIES = 300  # drafts at random until one is a change
 _CELLS, _LEVELS = 6, 3  # of which a start chooses
 
 
-@dataclass
+@define
 class Draft:
     """Numbers from which a change is built. The search varies one of them at a time.
 
@@ -66,10 +66,10 @@ class Draft:
     later: list[list[int]]
     levels: list[list[int]]
     homes: list[int]
-    choices: list[int] = field(default_factory=list)
+    choices: list[int] = field(factory=list)
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(slots=False, eq=False)
 class Moves(ABC):
     """Builds the changes of one promise from drafts.
 
@@ -427,7 +427,7 @@ def list_move_kinds(layout: LinkedLayout, adjacency: Adjacency) -> list[Moves]:
     return adjacency.by_kind(ball=[*exchanges, *further], exchange=exchanges)
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class WorstChange:
     """Search for the change that costs most of the noise.
 

@@ -8,12 +8,12 @@ enough units and members for everybody else, who are never built.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
+from attrs import frozen
 from numpy.typing import NDArray
 
 from semidp.errors import SemidpError
@@ -29,7 +29,7 @@ Signed = tuple[int, Leaves]
 """What a table gains (1) or loses (-1), and in which cell."""
 
 
-@dataclass(frozen=True)
+@frozen
 class UnitChange:
     """One unit before and after.
 
@@ -65,7 +65,7 @@ class UnitChange:
         return self.sizes[0] != self.sizes[1]
 
 
-@dataclass(frozen=True)
+@frozen
 class MemberChange:
     """One member before and after: the number of its unit within the change, and its own levels."""
 
@@ -74,7 +74,7 @@ class MemberChange:
     after: Leaves
 
 
-@dataclass(frozen=True)
+@frozen
 class Change:
     """Units and members in which two datasets differ."""
 
@@ -103,7 +103,7 @@ def find_nodes(grid: Grid, view: View, cell: Leaves) -> Leaves:
     return tuple(nodes)
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(slots=False, eq=False)
 class LinkedLayout:
     """Order of the features of units and members, in changes and in the tables of both kinds.
 
@@ -192,7 +192,7 @@ class LinkedLayout:
                 yield 1, self.unit(unit.after, later, derived_later)
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(slots=False, eq=False)
 class Lengths:
     """How far changes move the residuals of one kind, in units of the noise.
 
@@ -289,7 +289,7 @@ class Lengths:
 _SECONDS = 10.0
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(slots=False, eq=False)
 class HeldTotals:
     """Decides whether the published totals of both kinds can hold a change.
 

@@ -14,7 +14,6 @@ the levels allow: the claim rests on how many values are replaced.
 import itertools
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from functools import cached_property, singledispatch
 
 import numpy as np
@@ -212,7 +211,7 @@ _SECONDS = 10.0
 _LEAST = 1e-300  # a probability that underflowed
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class _Move:
     """One record: its cell and its value, a position among the values in use, before and after."""
 
@@ -220,7 +219,7 @@ class _Move:
     values: tuple[int, int]
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(slots=False, eq=False)
 class _Placed:
     """Records in the cells of a table with the published totals, and the groups of each cell.
 

@@ -7,11 +7,11 @@ starts elsewhere, by the last bits of a float.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+from attrs import field, frozen
 from numpy.typing import NDArray
 
 from semidp.assess.pairs import Pair
@@ -99,7 +99,7 @@ class Batch:
         return np.take_along_axis(by_remainder, remainders.astype(np.intp), axis=1)
 
 
-@dataclass(frozen=True)
+@frozen
 class Score:
     """A name, and a function that gives each output of a batch one number.
 
@@ -213,7 +213,7 @@ def distance_scores(pair: Pair) -> tuple[Score, ...]:
     return tuple(scores)
 
 
-@dataclass(frozen=True)
+@frozen
 class Lesson:
     """A score to be learned: its features, a row each, and the combinations of them that count.
 
@@ -345,7 +345,7 @@ Rows = NDArray[np.generic]  # one row per cell, a column an output
 _Keys = Callable[[Rows], Rows]
 
 
-@dataclass(frozen=True)
+@frozen
 class _Frequencies:
     """For each cell the keys that occurred at least twice, in order, and the log ratios of their
     frequencies.

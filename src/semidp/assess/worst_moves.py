@@ -7,12 +7,12 @@ space says that its norms are attained, and comes near elsewhere.
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, singledispatch
 from typing import Any
 
 import numpy as np
+from attrs import frozen
 from numpy.typing import NDArray
 
 from semidp.promise.schema.margins import Counts, View, join, list_axes
@@ -338,7 +338,7 @@ def find_change(space: OutcomeSpace, moves: OutcomeMoves, measure: Measure) -> C
     return DrawnExchanges(moves, space.dataspace, space.adjacency.times).find_change(measure)
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(slots=False, eq=False)
 class DrawnExchanges:
     """Exchanges that the published counts hold, drawn and improved.
 

@@ -9,12 +9,11 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from attrs import evolve
+from attrs import evolve, frozen
 
 import semidp.cli._options as o
 from semidp.assess.attack import (
@@ -275,7 +274,7 @@ def _report_foreign(found: Audit, printing: o.Printing) -> None:
     _leave(found.verdict)
 
 
-@dataclass(frozen=True)
+@frozen
 class _Finding:
     """A claim, what the attack on it found and how its noise compares: None where there is nothing
     to look at.
@@ -308,7 +307,7 @@ def _combine_verdicts(findings: list[_Finding]) -> Verdict:
     )
 
 
-@dataclass(frozen=True)
+@frozen
 class _Subject:
     """A plan or a release on trial: its claims, and the adjacency to attack them under if it is
     another one.
@@ -329,7 +328,7 @@ class _Subject:
         return given_pairs(datasets, self.claims, self.plan, self.scope, self.adjacency)
 
 
-@dataclass(frozen=True)
+@frozen
 class _Pairs:
     """Which other pairs to attack on: of another adjacency, or of a person with several records."""
 

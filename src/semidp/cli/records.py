@@ -6,9 +6,10 @@ import contextlib
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
+
+from attrs import evolve
 
 import semidp.cli._options as o
 from semidp.cli._command import command, option
@@ -322,13 +323,13 @@ def microdata(
             # To replace a release is to pay again, which records of it do not need.
             said = f"{error.message} ({again} writes records of it at no cost)"
             raise Occupied(said, replaceable=True) from None
-    running = replace(build_run_options(accepted), out=folder, ledger=None, inputs=inputs)
+    running = evolve(build_run_options(accepted), out=folder, ledger=None, inputs=inputs)
     base = describe(accepted).with_values_read()
     with progress_bar(printing.quiet) as progress, open_data(accepted, base, data) as source:
         special = {base.count, base.id}
         chosen = _split(columns) or [name for name in source.columns() if name not in special]
         plan = build_microdata_plan(accepted, chosen, _split(ordered), _split(target), rule or ())
-        running = replace(
+        running = evolve(
             running,
             ledger=o.open_ledger(accepted["ledger"], printing.quiet),
             command={

@@ -7,7 +7,6 @@ import os
 import shlex
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -83,9 +82,7 @@ def release(
     if not settings["dry_run"]:
         with naming_options(settings["force"]):
             check_place(out, force=settings["force"], ours=release_files, inputs=inputs)
-    running = replace(
-        build_run_options(settings, password=ask_password), ledger=None, inputs=inputs
-    )
+    running = evolve(build_run_options(settings, password=ask_password), ledger=None, inputs=inputs)
     foreseen = declared_needs(plan, running.written_as)
     # Declared levels already say how large the tables are: refuse before the data are read.
     if foreseen is not None and settings["partition"] is None:
@@ -98,7 +95,7 @@ def release(
             _print_dry_run(rehearsal, printing)
             return
         # Opened after the dry run has left, which charges nothing.
-        running = replace(
+        running = evolve(
             running,
             ledger=o.open_ledger(settings["ledger"], printing.quiet),
             command=o.note_command(data, settings),
@@ -228,7 +225,7 @@ def carry_out(
     interrupt_notes.append(watch_folder(out))
     with charge_said(options.book), naming_options(options.force):
         interrupt_notes.append(lambda: _unfinished_text(out))
-        options = replace(options, tell=tell, review=review, progress=progress)
+        options = evolve(options, tell=tell, review=review, progress=progress)
         return run_plan(Release, plan, source, options, partition), told
 
 
@@ -378,7 +375,7 @@ def resume(
         approval = Approval(Path(said["plan"]), Path(said["approved"]))
         approval.check_plan(Plan.from_json(noted["asked"]))
     begun = Given({"seed": said.get("seed"), "sign": said.get("sign")})
-    options = replace(
+    options = evolve(
         build_run_options(begun, password=ask_password),
         ledger=book,
         out=out,

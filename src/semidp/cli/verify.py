@@ -5,11 +5,11 @@ its guarantee does, and whether it is what was approved.
 import os
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import typer
+from attrs import evolve
 
 import semidp.cli._options as o
 from semidp.cli._command import argument, command, flag, option
@@ -131,7 +131,7 @@ def _draw_page(done: Release, page: Path | None, places: PlaceMap | None) -> Non
     """Write the report with maps to a file outside of the release, which stays as it is."""
     if page is None:
         return
-    mapped = replace(done, presentation=replace(done.presentation, places=places))
+    mapped = evolve(done, presentation=evolve(done.presentation, places=places))
     replace_file(page, mapped.report_html(), force=False)
 
 

@@ -14,13 +14,13 @@ variance that it would have if all records were independent (docs/inference_chec
 import itertools
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import scipy
+from attrs import asdict, evolve, field, frozen
 from numpy.typing import NDArray
 
 from semidp.inference.cell_bounds import whole_interval
@@ -43,7 +43,7 @@ class Covers(StrEnum):
     both = "noise and sampling"
 
 
-@dataclass(frozen=True)
+@frozen
 class IntervalEstimate:
     """An estimate with its interval.
 
@@ -104,7 +104,7 @@ class IntervalEstimate:
         return document | finite | {"covers": str(self.covers)}
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class TableIntervals(DataFrames):
     """Intervals for all cells of a table that hold at once.
 
@@ -308,7 +308,7 @@ def inverted_rate(
     low = _last(not_too_small, 1.0, 0.0) if not_too_small(1.0) else 1.0
     high = _last(not_too_large, 0.0, 1.0) if not_too_large(0.0) else 0.0
     exact = cluster == 1 and noise[2] == 0
-    return replace(by_score, low=min(low, high), high=max(low, high), exact=exact)
+    return evolve(by_score, low=min(low, high), high=max(low, high), exact=exact)
 
 
 def upper_binomial(cases: Floats, records: Floats, rate: float, cluster: int) -> Floats:
@@ -426,13 +426,13 @@ def mover_difference(
     values = [top / bottom for top, bottom in parts]
     first, second = map(_noisy_roots, parts, noise, [level] * 2, [cluster] * 2)
     if first is None or second is None:
-        return replace(by_error, low=span[0], high=span[1])
+        return evolve(by_error, low=span[0], high=span[1])
     (low, high), (less, most) = first, second
     common = 2 * _normal(level) ** 2 * covariance
     below = math.sqrt(max((values[0] - low) ** 2 + (most - values[1]) ** 2 - common, 0.0))
     above = math.sqrt(max((high - values[0]) ** 2 + (values[1] - less) ** 2 - common, 0.0))
     ends = cut(by_error.value - below, by_error.value + above, span)
-    return replace(by_error, low=ends[0], high=ends[1])
+    return evolve(by_error, low=ends[0], high=ends[1])
 
 
 def overlapping_difference(
@@ -459,7 +459,7 @@ def overlapping_difference(
     ends = (-1.0, 1.0)
     if first is not None and second is not None:
         ends = cut(first[0] - second[1], first[1] - second[0], ends)
-    return replace(by_error, low=ends[0], high=ends[1])
+    return evolve(by_error, low=ends[0], high=ends[1])
 
 
 def _normal_difference(
@@ -494,7 +494,7 @@ def scaled_difference(
     low, high = s * d - math.sqrt(max(below, 0.0)), s * d + math.sqrt(max(above, 0.0))
     ends = cut(low, high, (-1.0, 1.0))
     error = math.sqrt(max(square + 2 * s * d * covariance, 0.0))
-    return replace(difference, value=s * d, standard_error=error, low=ends[0], high=ends[1])
+    return evolve(difference, value=s * d, standard_error=error, low=ends[0], high=ends[1])
 
 
 def normal_interval(

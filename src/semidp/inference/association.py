@@ -7,10 +7,10 @@ so has more power for these.
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from attrs import frozen
 from numpy.typing import NDArray
 
 from semidp.errors import InputError, Refused
@@ -41,7 +41,7 @@ Scores = Mapping[str, Sequence[float] | None]
 _TIED = 1e-9  # relative: equal statistics may differ in their last digits
 
 
-@dataclass(frozen=True)
+@frozen
 class Association(Encodable):
     """A test for one kind of association on published noisy counts.
 
@@ -102,7 +102,7 @@ class Association(Encodable):
         return {**super().to_json(), "ordered": {name: [*scores] for name, scores in self.ordered}}
 
 
-@dataclass(frozen=True)
+@frozen
 class ScoreTest:
     """Scores of rows and columns, and what they make of a table with given margins.
 
@@ -322,7 +322,7 @@ _NO_DIRECTION = (
 )
 
 
-@dataclass(frozen=True)
+@frozen
 class AssociationQuestion:
     """A table, and what is asked of it.
 

@@ -8,10 +8,10 @@ which of them are sharp is said at each.
 import itertools
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
+from attrs import field, frozen
 from numpy.typing import NDArray
 
 from semidp.promise.schema.margins import (
@@ -34,7 +34,7 @@ _MOST_ORDERED = 4  # margins that are tried in every order
 _MOST_MARGINS = 8  # margins of which every few are tried together
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(slots=False, eq=False)
 class CellBounds:
     """The least and the largest count that each cell of a table can have next to the exact totals.
 

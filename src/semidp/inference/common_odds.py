@@ -10,11 +10,11 @@ is in `semidp.publish.statistics.odds_ratio`.
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
+from attrs import evolve, field, frozen
 from numpy.typing import NDArray
 
 from semidp.errors import InputError, Refused
@@ -79,7 +79,7 @@ def end_beyond(kept: Callable[[float], bool], start: float, direction: int) -> f
     return math.copysign(math.inf, direction)
 
 
-@dataclass(frozen=True)
+@frozen
 class BoundedStratum:
     """One stratum: groups of exact size, and a range of totals of the level that is counted.
 
@@ -151,7 +151,7 @@ def bounding_law(
     return law, sum(means[stratum] for stratum in strata)
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(slots=False, eq=False)
 class NoisyOdds:
     """The pooled sum of 2 × 2 strata whose groups have exact sizes and whose levels have noisy
     totals: bounds of its tails for every odds ratio.
@@ -299,7 +299,7 @@ _FEWEST = 199  # draws, if there are many strata
 _ALL_REJECTED = "Every odds ratio is rejected: the noise put the sum beyond all tables."
 
 
-@dataclass(frozen=True)
+@frozen
 class CommonOddsRatio(Encodable):
     """An odds ratio that is common to strata, with its interval: for the population.
 
@@ -350,7 +350,7 @@ class CommonOddsRatio(Encodable):
         return self.low <= value <= self.high
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class PooledSum:
     """``S = Σ w_k (x11k + noise)`` over strata with known margins: its law for every odds ratio.
 
@@ -602,7 +602,7 @@ def _bound_ratio(asked: CrossedTable, level: float) -> CommonOddsRatio:
         f" totals, at least as often as stated; the chance of {MISS:g} that these miss is"
         " part of it."
     )
-    return replace(answer, notes=(note, *answer.notes))
+    return evolve(answer, notes=(note, *answer.notes))
 
 
 def _by_model(release: "ReleaseValue", bounded: CommonOddsRatio) -> CommonOddsRatio:
@@ -631,7 +631,7 @@ def _by_model(release: "ReleaseValue", bounded: CommonOddsRatio) -> CommonOddsRa
         " model)."
     )
     notes = (note, *bounded.notes[1:])
-    return replace(bounded, value=value, low=low, high=high, notes=notes, approximate=True)
+    return evolve(bounded, value=value, low=low, high=high, notes=notes, approximate=True)
 
 
 def stratified_odds_ratio(

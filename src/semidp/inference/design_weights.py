@@ -15,11 +15,11 @@ not measured, and is no larger.
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+from attrs import evolve, frozen
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
@@ -47,7 +47,7 @@ _VARYING = (
 )
 
 
-@dataclass(frozen=True)
+@frozen
 class PopulationStrata:
     """Public strata, and how many people of the population each has.
 
@@ -94,7 +94,7 @@ def read_strata(path: Path | str) -> PopulationStrata:
     return PopulationStrata(names, sizes, size_columns[0] == "weight")
 
 
-@dataclass(frozen=True)
+@frozen
 class WeightedEstimate(Encodable):
     """One weighted estimate.
 
@@ -126,10 +126,10 @@ class WeightedEstimate(Encodable):
 
     def widen(self, by: float) -> "WeightedEstimate":
         """The estimate with an interval that is so much longer at both ends."""
-        return replace(self, lower=self.lower - by, upper=self.upper + by)
+        return evolve(self, lower=self.lower - by, upper=self.upper + by)
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class _StratifiedSample:
     """Strata in the order of an exact margin: people in the data and in the population."""
 
@@ -367,7 +367,7 @@ def _state(
 def _rescale(total: WeightedEstimate, kind: str, factor: float) -> WeightedEstimate:
     """A share or a mean from a total."""
     sampling = None if total.design_error is None else total.design_error * factor
-    return replace(
+    return evolve(
         total,
         kind=kind,
         value=total.value * factor,

@@ -12,11 +12,11 @@ many totals to try them all, see `unknown_totals`.
 import itertools
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from attrs import field, frozen
 from numpy.typing import NDArray
 
 from semidp.errors import InputError, Refused
@@ -48,7 +48,7 @@ MISS = 0.001
 _LARGEST = 50_000_000
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class CrossedTable:
     """A measured table summed to rows × columns × strata, with its exact margins in every stratum.
 
@@ -195,7 +195,7 @@ def exact_totals(public: Dataspace, names: Sequence[str]) -> Counts:
 _MOST_RECORDS = 10**9  # of the sampler
 
 
-@dataclass(frozen=True)
+@frozen
 class Independence(Encodable):
     """A test of independence on published noisy counts.
 
@@ -333,7 +333,7 @@ _MOST_LISTED = 50_000  # before impossible ones are left out
 _MOST_DRAWS = 999  # tables for each combination, if there are many
 
 
-@dataclass(frozen=True)
+@frozen
 class TotalsTest:
     """The statistic of independence for hypothetical totals, and its simulated law.
 
@@ -377,7 +377,7 @@ class TotalsTest:
         return (1 + larger) / (1 + len(drawn))
 
 
-@dataclass(frozen=True)
+@frozen
 class ScoredTotalsTest(TotalsTest):
     """The same for sums of scores: the largest of them, each in units of its standard deviation.
 
@@ -450,7 +450,7 @@ def least_favourable(
     return min(largest + MISS, 1.0), best
 
 
-@dataclass(frozen=True)
+@frozen
 class TriedTotals:
     """The answer of a test that tries every plausible total.
 

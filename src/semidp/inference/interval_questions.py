@@ -5,10 +5,10 @@ What they are computed from is in `measured`, how in `answers` and `ratios`.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+from attrs import evolve, frozen
 
 from semidp.errors import InputError, Refused
 from semidp.inference.answers import (
@@ -76,10 +76,10 @@ def estimate_interval(
     question = TableQuestion(
         measured, public.n or 0, bounds, level, sampling, draws, randomness, measure, cluster
     )
-    return replace(question.answer(of, minus, among), cluster=cluster)
+    return evolve(question.answer(of, minus, among), cluster=cluster)
 
 
-@dataclass(frozen=True)
+@frozen
 class TableQuestion:
     """What is asked of a measured table of n records: at which level, of whom, and how its noise is
     simulated.
@@ -149,8 +149,8 @@ class TableQuestion:
             total = float(rates.cases.sum())
             ends = [_odds_ratio(end, total, rates.records) for end in (cases.low, cases.high)]
             value = _odds_ratio(float(rates.cases[0]), total, rates.records)
-            return replace(cases, value=value, standard_error=math.nan, low=ends[0], high=ends[1])
-        sharper = replace(self, level=(1 + self.level) / 2)
+            return evolve(cases, value=value, standard_error=math.nan, low=ends[0], high=ends[1])
+        sharper = evolve(self, level=(1 + self.level) / 2)
         one, two = (sharper._rate(top, bottom) for top, bottom in parts)
         return from_two_rates(one, two, self.measure, self.level)
 
@@ -171,7 +171,7 @@ class TableQuestion:
             return linear_interval(value, error, drawn, self.bounds.span(chosen), self.level)
         noise, errors = (error**2, 0.0, 0.0), (drawn, np.zeros(len(drawn)))
         share = inverted_rate((value, n), noise, errors, self.level, self.cluster)
-        return _times(n, replace(share, value=value / n if n else math.nan))
+        return _times(n, evolve(share, value=value / n if n else math.nan))
 
     def _difference(self, one: Floats, other: Floats) -> IntervalEstimate:
         n, weights = self.n, one - other
@@ -358,7 +358,7 @@ def _odds_ratio(cases: float, total: float, records: Floats) -> float:
 def _times(n: float, share: IntervalEstimate) -> IntervalEstimate:
     """A share of n records as a count."""
     error, low, high = n * share.standard_error, n * share.low, n * share.high
-    return replace(share, value=n * share.value, standard_error=error, low=low, high=high)
+    return evolve(share, value=n * share.value, standard_error=error, low=low, high=high)
 
 
 def _pool_rates(sums: Sequence[tuple[float, float]]) -> float:

@@ -10,12 +10,12 @@ tables without any are kept. What a release measured of a table is the business 
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
 import scipy
+from attrs import field, frozen
 from numpy.typing import NDArray
 
 from semidp.errors import Refused
@@ -38,7 +38,7 @@ _MANY_CELLS = 2**20  # of lines that are drawn together
 _MANY_TRIES = 4096  # numbers that are tried at once on all lines: few lines are tried more often
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(slots=False, eq=False)
 class Siblings:
     """Levels of one feature, or of several at once, that are compared in pairs within families.
 
@@ -73,7 +73,7 @@ class Siblings:
         return shuffled[:, first], shuffled[:, second]
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(slots=False, eq=False)
 class ParallelMoves:
     """Lines of one kind: products of differences of siblings, at every level of what is left.
 
@@ -349,7 +349,7 @@ def open_differences(depths: View, margins: Sequence[View]) -> list[View]:
     return minimal(unseen)
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(slots=False, eq=False)
 class EntryLikelihood:
     """Measured whole numbers, each a weighted sum of the cells plus noise of its own.
 
@@ -520,7 +520,7 @@ class FollowedSums:
         np.add.at(self._errors, (self._rows, self._numbers), -amounts[:, None] * self._along)
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(slots=False, eq=False)
 class Chains:
     """Chains on the tables with given totals, by slice sampling along lines.
 

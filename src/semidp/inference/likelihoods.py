@@ -7,12 +7,12 @@ possible, and how chains move through them, is the business of `markov`.
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy
+from attrs import field, frozen
 from numpy.typing import NDArray
 
 from semidp.errors import Refused
@@ -46,7 +46,7 @@ _DIRECT = 20_000  # numbers up to which laws are convolved without a Fourier tra
 _DIGITS = 1e-13  # what a Fourier transform leaves of a probability, in units of the largest
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class SummedNoise:
     """The law of a sum of independent whole numbers of one law: of cells that were added up.
 
@@ -102,7 +102,7 @@ def _convolve(one: Floats, other: Floats) -> Floats:
     return np.where(product > _DIGITS * product.max(), product, 0.0)
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class NoisyCounts:
     """What one mechanism measured, as drawn.
 

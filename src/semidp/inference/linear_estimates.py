@@ -10,12 +10,12 @@ that are combined.
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+from attrs import field, frozen
 from numpy.typing import NDArray
 
 from semidp.errors import Refused
@@ -34,7 +34,7 @@ _NOTHING = 1e-12  # a weight that floating point has left if there is none
 _FIXED = 1e-9  # of the noise in its cells: what is left of the error of a sum that totals fix
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(slots=False, eq=False)
 class DrawnNumbers:
     """Whole numbers that were drawn independently.
 
@@ -113,7 +113,7 @@ class DrawnNumbers:
         return counts
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class DrawnTable:
     """A table whose noise was drawn at once, and projected to the exact totals.
 
@@ -187,7 +187,7 @@ class DrawnTable:
 Drawn = DrawnNumbers | DrawnTable
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class SumErrors:
     """The errors of several weighted sums: their weights on everything that was drawn.
 
@@ -202,7 +202,7 @@ class SumErrors:
     sums: int
     parts: tuple[tuple[Drawn, Floats], ...] = field(default=(), repr=False)
 
-    def __post_init__(self) -> None:
+    def __attrs_post_init__(self) -> None:
         cleaned = tuple((drawn, drawn.clean(weights)) for drawn, weights in self.parts)
         object.__setattr__(self, "parts", cleaned)
 

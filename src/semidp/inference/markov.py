@@ -10,10 +10,10 @@ many chains from far apart agree. What was published, and by which noise, is the
 import itertools
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from attrs import field, frozen
 from numpy.typing import NDArray
 
 from semidp.errors import Refused
@@ -59,7 +59,7 @@ _LEAST_SIZE = 1000  # effective draws of every mean
 _LEAST_HALF = 2  # draws in half a chain, without which it has no variance
 
 
-@dataclass(frozen=True)
+@frozen
 class RecordSwap:
     """Two records that agree on some axes exchange their levels on others: it keeps every exact
     total.
@@ -135,7 +135,7 @@ def swap_moves(shape: Sequence[int], margins: Sequence[Sequence[int]]) -> tuple[
     return tuple(moves for moves in every if moves.count)
 
 
-@dataclass(frozen=True)
+@frozen
 class Mixing:
     """Whether chains agree.
 
@@ -191,7 +191,7 @@ def mixing(draws: NDArray[Any], steps: int) -> Mixing:
     return Mixing(reduction, float(sizes.min()), steps)
 
 
-@dataclass(frozen=True)
+@frozen
 class Posterior:
     """The posterior of the counts of a table, given everything that is published of it.
 

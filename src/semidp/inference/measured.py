@@ -6,11 +6,11 @@ fit did to the noise has no simple law.
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
+from attrs import field, frozen
 from numpy.typing import ArrayLike, NDArray
 
 from semidp.errors import InputError, Refused
@@ -45,7 +45,7 @@ MANY_CELLS = 2048
 _FEWER = 999  # where noise is drawn slowly, or the table is large
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(slots=False, eq=False)
 class ReleaseEstimates(LinearEstimates):
     """The tables of one release, in its order: each from the noise of its own result."""
 
@@ -113,7 +113,7 @@ def linear_estimates(release: "ReleaseValue") -> LinearEstimates:
     return find_combination(release) or ReleaseEstimates(release)
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class Measured:
     """A published table as it was measured: an unbiased estimate, and noise of a known law.
 

@@ -10,11 +10,11 @@ import itertools
 import math
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy
+from attrs import asdict, field, frozen
 from numpy.typing import NDArray
 
 from semidp.errors import InputError, Refused
@@ -42,7 +42,7 @@ _LARGEST_STEP = 1.0  # of a linear predictor in one iteration
 _PRIOR = 5.0
 
 
-@dataclass(frozen=True)
+@frozen
 class Formula:
     """A model: the response (None for counts) and its terms, each a set of features.
 
@@ -118,7 +118,7 @@ def _expand_terms(part: str, text: str) -> list[tuple[str, ...]]:
     return terms
 
 
-@dataclass(frozen=True)
+@frozen
 class DesignMatrix:
     """Columns of a model for every combination of levels, against the first level of each feature.
 
@@ -179,7 +179,7 @@ class DesignMatrix:
         return cls(tuple(labels), np.stack(columns, axis=1), tuple(terms))
 
 
-@dataclass(frozen=True)
+@frozen
 class QuasiFit:
     """Coefficients that solve ``D'V⁻¹r = 0``, their covariance ``(D'V⁻¹D)⁻¹``, ``r'V⁻¹r``, and how
     many coefficients the counts determine: the trace of ``D'V⁻¹D (D'V⁻¹D + P)⁻¹`` with the prior's
@@ -299,7 +299,7 @@ def loglinear_fit(design: Floats, counts: Floats, noise: Floats, cluster: int = 
     return quasi_fit(start, design, parts)
 
 
-@dataclass(frozen=True)
+@frozen
 class TermTest:
     """A Wald test of all coefficients of a term, or of what one model has beyond another."""
 
@@ -309,7 +309,7 @@ class TermTest:
     p_value: float
 
 
-@dataclass(frozen=True)
+@frozen
 class TableModel:
     """A model fitted to a released table.
 
@@ -375,9 +375,9 @@ class TableModel:
             "noise": self.noise,
             "level": self.level,
             "coefficients": coefficients,
-            "terms": [vars(test) for test in self.terms],
-            "fit": None if self.fit is None else vars(self.fit),
-            "against": None if self.against is None else vars(self.against),
+            "terms": [asdict(test) for test in self.terms],
+            "fit": None if self.fit is None else asdict(self.fit),
+            "against": None if self.against is None else asdict(self.against),
             "fitted": [dict(zip(labels, row, strict=True)) for row in self.fitted],
             "notes": list(self.notes),
         }

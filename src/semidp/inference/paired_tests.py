@@ -7,10 +7,10 @@ The tests are those of `association`; here they are collected, and their p-value
 import itertools
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from attrs import frozen
 from numpy.typing import NDArray
 
 from semidp.errors import InputError, Refused
@@ -32,7 +32,7 @@ _LEAST_DRAWS = 9999
 _MOST_DRAWS = 999_999
 
 
-@dataclass(frozen=True)
+@frozen
 class PairTests:
     """Tests of independence of every pair of features, with p-values adjusted for their number.
 

@@ -9,11 +9,11 @@ import contextlib
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+from attrs import field, frozen
 from numpy.typing import NDArray
 
 from semidp.errors import InputError, Refused
@@ -66,7 +66,7 @@ class RowLabels(tuple[tuple[str, str], ...]):
         return dict(self)
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(slots=False, eq=False)
 class Reading:
     """One published statistic of one release, row by row.
 
@@ -123,7 +123,7 @@ class Reading:
         return values - half, values + half
 
 
-@dataclass(frozen=True)
+@frozen
 class ChangedRow(Encodable):
     """The change of one number.
 
@@ -167,7 +167,7 @@ class ChangedRow(Encodable):
     level: float
 
 
-@dataclass(frozen=True)
+@frozen
 class ChangeTest(Encodable):
     """A test that anything changed in a statistic between two periods.
 
@@ -191,7 +191,7 @@ class ChangeTest(Encodable):
     json_keys: ClassVar[Mapping[str, str | None]] = {"start": "from", "end": "to"}
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class Changes(PublishedColumns):
     """Changes between consecutive releases, one row for each number and step.
 

@@ -8,12 +8,12 @@ business of `measured`.
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 import numpy as np
 import scipy
+from attrs import frozen
 from numpy.typing import NDArray
 
 from semidp.errors import InputError
@@ -81,7 +81,7 @@ class RateMeasure(StrEnum):
         return zero, 1 + zero
 
 
-@dataclass(frozen=True)
+@frozen
 class NoisyRates:
     """Noisy counts of cases and of records in two groups without a common record, and what the
     noise does to them.

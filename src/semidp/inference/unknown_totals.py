@@ -12,10 +12,10 @@ which spreads it.
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
+from attrs import field, frozen
 from numpy.typing import NDArray
 
 from semidp.errors import Refused
@@ -38,7 +38,7 @@ _UNSEEN = 1e-25  # of the largest probability: less is left out
 _MOST_TOTALS = 64  # beyond these, totals are taken block by block
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class GridLaw:
     """A law with mean 0 on the multiples of a step.
 
@@ -211,7 +211,7 @@ def _blocks(n: int, least: int, most: int) -> list[tuple[int, float]]:
     return chosen
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class NoiseTerms:
     """Independent whole-number noise with weights."""
 
@@ -253,7 +253,7 @@ def choose_step(variance: float) -> float:
     return 2 * _REACH * math.sqrt(max(variance, 1e-12)) / _POINTS
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(slots=False, eq=False)
 class SumLaw:
     """The law of a sum of independent numbers on a grid, the mean of which is 0 and lies in the
     middle.
@@ -348,7 +348,7 @@ _MOST_LAWS = 60_000  # hypergeometric laws of one test: a minute
 _NOTHING = "the exact totals (and scores) leave only one value of the statistic: nothing is tested"
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class ScoreQuestion:
     """One association that is looked for: scores of both features, common to some strata.
 
@@ -365,7 +365,7 @@ class ScoreQuestion:
     strata: tuple[int, ...]
 
 
-@dataclass(frozen=True)
+@frozen
 class ScoreCuts:
     """Scores as a sum of steps: ``score = least + Σ height · [level in the upper part]``.
 
@@ -385,7 +385,7 @@ class ScoreCuts:
         return cls(tuple(np.diff(values).tolist()), uppers)
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class BoundedTest:
     """What a question says: its signed statistic, and bounds of the probabilities beyond it on
     either side.
@@ -411,7 +411,7 @@ class BoundedTest:
         return min(1.0, 2 * min(self.greater, self.less))
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(slots=False, eq=False)
 class UnknownTotals:
     """A noisy table by groups of exact size, by levels with noisy totals and by strata.
 

@@ -6,8 +6,9 @@ of the entry are those of the registry (https://registry.opendp.org), by their n
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from attrs import frozen
 
 from semidp.present.report import sentences
 from semidp.promise.exact import format_rounded_up, number, plain
@@ -41,7 +42,7 @@ QUESTIONS: dict[str, str] = {
 """What is asked, from the narrowest question to the widest."""
 
 
-@dataclass(frozen=True)
+@frozen
 class ReleaseCard:
     """What is said of one release.
 

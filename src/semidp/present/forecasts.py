@@ -13,12 +13,11 @@ import math
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from attrs import define, evolve, field
+from attrs import define, evolve, field, frozen
 
 from semidp.errors import SemidpError, name_keywords
 from semidp.present.disclosure_words import disclosure_notice
@@ -59,7 +58,7 @@ from semidp.publish.survey import any_totals, linked_needs, public_scope
 _LISTS = ("tables", "statistics")  # of forecasts, in a document for machines
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class Outlook:
     """What a plan would publish.
 
@@ -366,7 +365,7 @@ def _get_or_make(store: "OrderedDict[Any, Any]", key: Any, make: Callable[[], An
     return store[key]
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class DryRun:
     """What a release would publish and how large its errors would be, from public values: nothing
     was drawn, charged or written.

@@ -5,9 +5,10 @@ Its fields are in `release_value`, its files in `release_files`; the questions t
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from attrs import frozen
 
 from semidp.errors import name_keywords
 from semidp.promise.noise.randomness import Randomness, SystemRandomness
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from semidp.publish.results.grids import Section
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@frozen(eq=False, repr=False)
 class Release(ReleaseFiles):
     """A finished release. Nothing in it is confidential beyond what the plan publishes exactly.
 

@@ -3,11 +3,10 @@ spend.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from attrs import evolve
+from attrs import evolve, frozen
 
 from semidp.errors import InputError
 from semidp.present.forecasts import comparison, forecast
@@ -99,7 +98,7 @@ def warn_of_constants(account: SeriesAccount) -> str:
     )
 
 
-@dataclass(frozen=True)
+@frozen
 class SeriesPlan:
     """What one way to spend a series' budget buys in each period.
 

@@ -7,7 +7,6 @@ are read whole, in blocks for a digest, or as a document.
 """
 
 import csv
-import dataclasses
 import functools
 import hashlib
 import json
@@ -57,7 +56,7 @@ class Encodable:
 
     Examples
     --------
-    >>> @dataclasses.dataclass(frozen=True)
+    >>> @attrs.frozen
     ... class Step(Encodable):
     ...     size: Fraction
     ...     label: str | None = None
@@ -208,10 +207,7 @@ def _kind(cls: Any) -> str | None:
 @functools.cache
 def _written_fields(cls: Any) -> dict[str, tuple[str, bool]]:
     """Return the key of each written field, and whether it is left out if it is None."""
-    if attrs.has(cls):
-        defaults = {one.name: one.default for one in attrs.fields(cls) if one.init}
-    else:
-        defaults = {one.name: one.default for one in dataclasses.fields(cls) if one.init}
+    defaults = {one.name: one.default for one in attrs.fields(cls) if one.init}
     keys = {name: cls.json_keys.get(name, name) for name in defaults}
     return {name: (key, defaults[name] is None) for name, key in keys.items() if key is not None}
 

@@ -9,10 +9,11 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, Self
+
+from attrs import frozen
 
 from semidp.errors import InputError, Refused
 from semidp.promise.documents import Encodable, from_json, read_plain
@@ -31,7 +32,7 @@ _INLINE = 4096  # published numbers up to which a dataspace stays inside the fil
 _FALSE_ALARMS = Fraction(5, 100)
 
 
-@dataclass(frozen=True)
+@frozen
 class Explanation:
     """A guarantee in plain language; as text, one paragraph per part.
 
@@ -58,7 +59,7 @@ class Explanation:
         return "\n\n".join((self.protected, against, self.unprotected, self.side_information))
 
 
-@dataclass(frozen=True, repr=False)
+@frozen(repr=False)
 class Guarantee(Encodable):
     """(D_t, A, f): adjacent datasets of D_t can be told apart no better than `f` allows.
 
@@ -425,7 +426,7 @@ def count_successes(tradeoff: Tradeoff) -> int:
     return min(math.ceil(100 * power + 1e-9), 100)
 
 
-@dataclass(frozen=True)
+@frozen
 class Scope:
     """Public facts about a release before any noise is drawn.
 

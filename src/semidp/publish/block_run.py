@@ -13,12 +13,12 @@ import hashlib
 import json
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
+from attrs import evolve, field, frozen
 from numpy.typing import NDArray
 
 from semidp._version import __version__
@@ -83,7 +83,7 @@ _PUBLIC = "public.json"
 _DAMAGED = "what was measured of the unfinished release is damaged: discard it"
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@frozen(eq=False, kw_only=True)
 class PreparedBlocks(Prepared):
     """A prepared plan that runs block by block; nothing random has been drawn yet.
 
@@ -305,7 +305,7 @@ def prepare_parts(
     foreseen = tuple(sentence for request in steps for sentence in request.foreseen)
     return PreparedBlocks(
         plan=plan,
-        scope=replace(scope, warnings=(*scope.warnings, *foreseen)),
+        scope=evolve(scope, warnings=(*scope.warnings, *foreseen)),
         mechanisms=tuple(mechanisms),
         guarantee=Guarantee.compose(*(mechanism.guarantee for mechanism in mechanisms)),
         values=tuple(request.values for request in steps),
@@ -487,7 +487,7 @@ def _carry_out(
     shown = options.resolved_presentation
     release = build_release(kind, run, results, entry, form, partition, shown)
     # Whenever it is finished, it is the release of what was measured then.
-    release = replace(release, created=unfinished.read_notes()["created"])
+    release = evolve(release, created=unfinished.read_notes()["created"])
     release.write_files(work, progress)
     options.finish(work, sorted(_passing(work)))
     durable(work)
@@ -578,7 +578,7 @@ def _read_asked(
         places = None
         if noted["map"] is not None:
             places = PlaceMap.from_json(noted["map"], shown.get("map_key"))
-        as_noted = replace(
+        as_noted = evolve(
             options,
             presentation=Presentation.from_json(shown, places),
             form=None if noted["form"] is None else form_named(noted["form"]),
@@ -712,7 +712,7 @@ def _write_rows(
                 content.write(work / part.folder / file)
                 files[file] = digest(work / part.folder / file)
             tables += map(PartTable.from_table, rows)
-        complete.append(replace(part, files=dict(sorted(files.items())), tables=tuple(tables)))
+        complete.append(evolve(part, files=dict(sorted(files.items())), tables=tuple(tables)))
     return complete
 
 

@@ -11,9 +11,10 @@ import secrets
 import shlex
 import shutil
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from attrs import frozen
 
 from semidp.errors import InputError, Occupied, SemidpError
 from semidp.promise.documents import from_json, is_plain_file, read_document
@@ -250,7 +251,7 @@ def sync_files(folder: Path) -> None:
 _RUN = "run"  # the key of a note under which the run is named that it is about
 
 
-@dataclass(frozen=True)
+@frozen
 class Unfinished:
     """A folder that outlasts its run, with a note that identifies the run and its progress.
 

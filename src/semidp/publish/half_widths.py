@@ -10,12 +10,12 @@ scale of the noise.
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache, singledispatch
 
 import numpy as np
 import scipy
+from attrs import field, frozen
 from numpy.typing import NDArray
 
 from semidp.promise.mechanisms.additive import LatticeGaussianMechanism
@@ -64,7 +64,7 @@ _HIGHEST = 1 - 1e-6  # beyond, the smoothing leaves nothing of the level: Cherno
 _LEAST_SPREAD = 0.05  # of the largest weight: a sum that is nearly always 0 is smoothed by this
 
 
-@dataclass(frozen=True)
+@frozen
 class Weighted:
     """Several independent numbers of one law, all with the same weight.
 
@@ -242,7 +242,7 @@ MOST_PATTERNS = 1000  # laws of cells that are told apart
 MOST_ROWS = 512  # cells of a table of which every row of P is looked at
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class Patterns:
     """Cells of a projected table grouped by the law of their error, with the weights that make up
     each law.

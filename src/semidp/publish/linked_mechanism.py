@@ -7,13 +7,13 @@ publishes the largest sizes of units as one level, such as 5+.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
 import scipy
+from attrs import frozen
 from numpy.typing import ArrayLike, NDArray
 
 from semidp.promise.mechanisms.linked_noise import LinkedNoise
@@ -43,7 +43,7 @@ from semidp.publish.size_agreement import (
 )
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(slots=False, eq=False)
 class LinkedMechanism(LinkedNoise, SharedNoise):
     """Noise on the residuals of member tables and of unit tables, with estimates that agree."""
 
@@ -239,7 +239,7 @@ def precision_shares(roots: Sequence[float]) -> list[Fraction]:
     return [first, 1 - first]
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class CodedNoise(LinkedMechanism):
     """The same noise for published tables whose sizes are top-coded.
 
@@ -311,7 +311,7 @@ _NOTHING = 1e-12  # a weight that floating point has left if there is none
 _TAIL = math.sqrt(8 * math.log(2 / (1 - LEVEL)))  # P(|S| > h) <= 2 exp(-h²/8V) for both laws
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class LinkedIntervals:
     """The half-widths of the cells of linked tables; see `compute_half_widths`.
 

@@ -8,11 +8,10 @@ ordinary one, with bins as the coarser depths of its features.
 import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 import numpy as np
-from attrs import evolve
+from attrs import evolve, field, frozen
 from numpy.typing import NDArray
 
 from semidp.errors import InputError, Refused
@@ -166,7 +165,7 @@ def _total_loss(budget: Budget) -> float:
     return math.sqrt(2 * budget.rho) if budget.rho is not None else float(budget.mu or 0)
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class GroupedTables:
     """Counts of pairs that were read before their bins were known, regrouped by the bins."""
 
@@ -184,7 +183,7 @@ class GroupedTables:
         return [self.table(names) for names in features]
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class PairsToCome:
     """The second phase of microdata, before its bins are known.
 
@@ -230,7 +229,7 @@ class PairsToCome:
         values = [nothing] * len(first)
         for request, mechanism in prepared.calibrated_requests[len(first) :]:
             values.append(request.read(reader, scope, mechanism.space))  # type: ignore[arg-type]
-        return replace(prepared, values=tuple(values)), moved
+        return evolve(prepared, values=tuple(values)), moved
 
 
 def _order_levels(
@@ -274,7 +273,7 @@ def plan_pairs(
         microdata=evolve(asked, ordered=ordered),
     )
     again = public_scope(whole, dataspace.with_bins(grouped))
-    return whole, replace(again, disclosures=scope.disclosures, persons=scope.persons)
+    return whole, evolve(again, disclosures=scope.disclosures, persons=scope.persons)
 
 
 def _refuse_what_has_no_second_phase(asked: Microdata, dataspace: Dataspace) -> None:
@@ -323,7 +322,7 @@ def prepare_phases(plan: Plan, asked: Microdata, scope: Scope, reader: Reader) -
         for request, mechanism in prepared.calibrated_requests
     ]
     bound = Guarantee(dataspace, scope.adjacency, later.budget.tradeoff())
-    return replace(
+    return evolve(
         prepared,
         guarantee=prepared.guarantee.compose(bound),
         values=tuple(values),

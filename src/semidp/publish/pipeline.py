@@ -8,7 +8,6 @@ a release guarantees.
 
 import contextlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cache, partial
 from importlib.metadata import PackageNotFoundError, version
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
+from attrs import evolve, field, frozen
 from numpy.typing import NDArray
 
 from semidp._version import __version__
@@ -88,7 +88,7 @@ def _nothing_reviewed(scope: Scope) -> Sequence[str]:
     return ()
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@frozen(eq=False, kw_only=True)
 class RunOptions:
     """How to run a plan.
 
@@ -163,10 +163,10 @@ class RunOptions:
     review: Callable[[Scope], Sequence[str]] = _nothing_reviewed
     jobs: int = 1
     resume: bool = False
-    command: Mapping[str, Any] = field(default_factory=dict)
+    command: Mapping[str, Any] = field(factory=dict)
     presentation: Presentation | Mapping[str, Any] = AS_USUAL
 
-    def __post_init__(self) -> None:
+    def __attrs_post_init__(self) -> None:
         if not isinstance(self.ledger, (Ledger, Path, str, type(None))):
             raise InputError(f"a ledger is a Ledger or the path of one, not {self.ledger!r}")
         if self.resolved_presentation.workbook:
@@ -211,7 +211,7 @@ class RunOptions:
             raise InputError("jobs are for a release by parts: give partition too")
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class Prepared:
     """A plan run up to the first random number: everything in it but `values` is public.
 
@@ -342,7 +342,7 @@ def prepare(plan: Plan, data: Any, *, memory: int | None = None) -> Prepared:
                 request.read(reader, scope, mechanism.space)
                 for request, mechanism in prepared.calibrated_requests
             )
-    return replace(prepared, values=values)
+    return evolve(prepared, values=values)
 
 
 def calibrate(
@@ -435,7 +435,7 @@ def _in_one_piece(
             prepared, moved = later.prepare_pairs(*first, measurements)
             measurements = _draw(prepared, options, moved)
         # The confidential values end here, and so does the memory that they take.
-        prepared = replace(prepared, values=())
+        prepared = evolve(prepared, values=())
         measured = map(RequestMeasurement, prepared.mechanisms, measurements)
         results = publish(prepared.plan, prepared.scope, tuple(measured), progress=progress)
         release = build_release(
@@ -546,7 +546,7 @@ def build_release(
     told = [sentence for result in published for sentence in result.warnings()]
     return kind(
         plan=prepared.plan,
-        scope=replace(prepared.scope, warnings=(*prepared.scope.warnings, *told)),
+        scope=evolve(prepared.scope, warnings=(*prepared.scope.warnings, *told)),
         published=partial(tuple, published),
         stated=prepared.guarantee,
         private=all(result.private for result in published),

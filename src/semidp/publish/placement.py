@@ -9,13 +9,13 @@ less noise, and a convex program places it still better if that gains half a per
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+from attrs import frozen
 
 from semidp.errors import InputError
 from semidp.promise.schema.margins import Floats, View
@@ -72,7 +72,7 @@ def allocate_largest(costs: Sequence[float], gains: Floats, precision: float) ->
     return squares
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class Solution:
     """Noise under a joint cost of at most one.
 
@@ -211,7 +211,7 @@ class Objective(StrEnum):
     largest = "largest"
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(slots=False, eq=False)
 class Workload:
     """The tables, weights and objective for which the noise of a product is placed.
 

@@ -14,7 +14,6 @@ that of the group sizes. Brute force: `tests/grouped/test_answered.py` (private)
 import contextlib
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from fractions import Fraction
 
 from attrs import evolve
@@ -198,7 +197,7 @@ def calibrate_separately(plan: Plan, scope: Scope) -> tuple[Plan, Scope]:
             requests.append(request)
     if len(warnings) == len(scope.warnings):
         return plan, scope
-    return evolve(plan, requests=requests), replace(scope, warnings=tuple(warnings))
+    return evolve(plan, requests=requests), evolve(scope, warnings=tuple(warnings))
 
 
 def _least(excess: Callable[[Fraction], float]) -> Fraction:

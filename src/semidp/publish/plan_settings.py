@@ -7,7 +7,6 @@ both.
 import contextlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -474,7 +473,7 @@ def build_run_options(
     )
     if given["sign"] is None:
         return options
-    return replace(options, finish=Signer(Path(given["sign"]), password).sign)
+    return evolve(options, finish=Signer(Path(given["sign"]), password).sign)
 
 
 def _read_form(write: str | None) -> Form | None:

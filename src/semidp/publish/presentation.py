@@ -5,9 +5,10 @@ files, and the words for the pairs of datasets that are compared.
 import re
 from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from attrs import fields, frozen
 
 from semidp.errors import InputError, Refused, did_you_mean
 from semidp.promise.exact import count_noun
@@ -32,7 +33,7 @@ _MOST_NOTES = 100
 _MOST_ROUNDED = 10**9
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Presentation:
     """Text and display options; nothing here changes the numbers or their guarantee.
 
@@ -78,7 +79,7 @@ class Presentation:
     sdmx: str | None = None
     places: PlaceMap | None = None
 
-    def __post_init__(self) -> None:
+    def __attrs_post_init__(self) -> None:
         texts = {"a title": self.title, "a contact": self.contact}
         texts |= {f"note {number}": note for number, note in enumerate(self.notes, start=1)}
         for name, text in texts.items():

@@ -10,9 +10,10 @@ listed as taken on trust.
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar, cast
+
+from attrs import define, evolve, frozen
 
 from semidp.errors import InputError, SemidpError
 from semidp.promise.documents import read_document
@@ -62,7 +63,7 @@ _READING = (
 )
 
 
-@dataclass(frozen=True)
+@frozen
 class Recheck:
     """The outcome of recomputing everything that a release states.
 
@@ -186,7 +187,7 @@ def _check_sources(
             findings.trust(trust.what, *(f"{name} {field}" for field in trust.fields))
 
 
-@dataclass(eq=False)
+@define(eq=False)
 class _Check:
     """One recheck: what it is about, and what it has found so far."""
 
@@ -296,7 +297,7 @@ class _Check:
                 f"it states a = {scope.adjacency.a}, and its plan and totals give a ="
                 f" {again.adjacency.a}"
             )
-        return replace(again, disclosures=disclosures)
+        return evolve(again, disclosures=disclosures)
 
     def _linked_scope(self, again: Scope) -> Scope:
         """Compare the same of linked records; which of their levels were read from the data is
@@ -310,7 +311,7 @@ class _Check:
                 f"it states a promise for {scope.adjacency}, and its plan and totals give"
                 f" {again.adjacency}"
             )
-        return replace(again, disclosures=scope.disclosures)
+        return evolve(again, disclosures=scope.disclosures)
 
     def _warnings(self, again: Scope) -> None:
         """Compare warnings and disclosures: none may be missing, and others are only believed."""

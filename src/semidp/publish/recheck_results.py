@@ -11,11 +11,11 @@ import hashlib
 import io
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from attrs import define, field
 from numpy.typing import ArrayLike, NDArray
 
 from semidp.promise.documents import read_plain
@@ -39,7 +39,7 @@ from semidp.publish.statistics.parts import (
 from semidp.publish.statistics.protocol.requests import CLOSE, Published, Request, noise_name
 
 
-@dataclass(eq=False)
+@define(eq=False)
 class Findings:
     """The findings of a recheck so far.
 
@@ -51,8 +51,8 @@ class Findings:
     """
 
     same_software: bool = False
-    wrong: list[str] = field(default_factory=list)
-    trusted: dict[str, list[str]] = field(default_factory=dict)
+    wrong: list[str] = field(factory=list)
+    trusted: dict[str, list[str]] = field(factory=dict)
 
     def trust(self, what: str, *fields: str) -> None:
         """Note that something is taken on trust."""

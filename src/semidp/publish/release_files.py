@@ -9,10 +9,11 @@ import csv
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Self
+
+from attrs import evolve, frozen
 
 from semidp._version import __version__
 from semidp.errors import AdjacencyUnknown, InputError
@@ -76,7 +77,7 @@ _DAMAGED = (
 _DOCUMENTS = {"plan": "plan.json", "dataspace": "dataspace.json"}
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@frozen(slots=False, eq=False, repr=False)
 class ReleaseFiles(ReleaseValue, ABC):
     """A release that is written to a folder and read back from it.
 
@@ -154,8 +155,8 @@ class ReleaseFiles(ReleaseValue, ABC):
             if form == "xlsx":
                 check_installed()
             self.refuse_parts("workbooks" if form == "xlsx" else "SDMX files")
-            return replace(self, form=Form.csv, presentation=replace(self.presentation, **added))
-        return replace(self, form=form_named(form))
+            return evolve(self, form=Form.csv, presentation=evolve(self.presentation, **added))
+        return evolve(self, form=form_named(form))
 
     def columns_by_file(self) -> dict[str, Columns]:
         """Return the content of the files of all results and of the exact totals."""
@@ -351,7 +352,7 @@ class ReleaseFiles(ReleaseValue, ABC):
         """Read a combination: everything but its fitted tables follows from its releases."""
         release = cls.combine_stored(document, files, sources)
         _check_texts(document, release.scope)
-        return replace(
+        return evolve(
             release,
             versions=document["versions"],
             created=document["created"],

@@ -14,13 +14,12 @@ import io
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-from attrs import evolve
+from attrs import evolve, frozen
 from numpy.typing import NDArray
 
 from semidp.errors import InputError, Refused, SemidpError, did_you_mean
@@ -166,7 +165,7 @@ MOST_WHOLE = 2 * 10**7
 """Cells of the tables of a release by parts that are held at once."""
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@frozen(slots=False, eq=False, repr=False)
 class ReleaseValue:
     """Fields of a release and lookups in them; `Release` adds files and questions."""
 
@@ -180,7 +179,7 @@ class ReleaseValue:
     created: str
     form: Form | None = None
     partition: Partition | None = None
-    sources: tuple[Self, ...] = ()
+    sources: tuple[Any, ...] = ()  # of its own class: mypy knows no Self in fields of attrs
     presentation: Presentation = AS_USUAL
 
     @cached_property
@@ -244,9 +243,9 @@ class ReleaseValue:
         """Return the release located in a folder, with those of its parts."""
         if self.partition is None:
             return self
-        partition = replace(self.partition, place=folder)
+        partition = evolve(self.partition, place=folder)
         results = tuple(result.with_partition(partition) for result in self.results)
-        return replace(self, published=partial(tuple, results), partition=partition)
+        return evolve(self, published=partial(tuple, results), partition=partition)
 
     def part(self, *path: str) -> dict[str, PublishedTable]:
         """Read the tables of one part from the folder of the release, by their names.

@@ -7,12 +7,12 @@ The noise and its guarantee are those of `promise.mechanisms.residual_noise`.
 import math
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
+from attrs import evolve, field, frozen
 from numpy.typing import ArrayLike, NDArray
 
 from semidp.promise.mechanisms.mechanism import Mechanism
@@ -40,7 +40,7 @@ NEAR = 5e-3  # a normal law this close, in standard deviations, takes the place 
 _WORTH = 1e-5  # the share of the variance from which on the joint cost is used
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(slots=False, eq=False)
 class SharedNoise(Mechanism):
     """A mechanism that measures several tables at once. Tables are identified by their numbers.
 
@@ -112,7 +112,7 @@ _FIXED = 1e-9  # of the largest: directions in which totals fix the impossible c
 _NOTHING = 1e-11  # a weight that floating point has left if there is none
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(slots=False, eq=False)
 class Conditioning:
     """Correction of the residuals of a product by its impossible cells.
 
@@ -216,7 +216,7 @@ def combine_weights(
     return pulled if given is None else given.weights(pulled[None])[0]
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(slots=False, eq=False)
 class ResidualMechanism(ResidualNoise, SharedNoise):
     """Noise on the residuals of a product, placed to serve the tables best.
 
@@ -277,7 +277,7 @@ class ResidualMechanism(ResidualNoise, SharedNoise):
             share = workload.total(tighter.sigma2) / workload.total(best.sigma2)
             if share < 1 - _WORTH:
                 best, saved = tighter, 1 - share
-        return replace(best, saved=saved, workload=workload)
+        return evolve(best, saved=saved, workload=workload)
 
     @property
     def variance(self) -> float:

@@ -10,11 +10,11 @@ import math
 import os
 import shutil
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from attrs import evolve, frozen
 from numpy.typing import NDArray
 
 from semidp.errors import InputError
@@ -59,7 +59,7 @@ _UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
 _BINARY = {"kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40}
 
 
-@dataclass(frozen=True)
+@frozen
 class ResourceEstimate:
     """Expected cells, memory, disk space and time of a release.
 
@@ -139,7 +139,7 @@ class ResourceEstimate:
             disk += SDMX_DISK * self.cells
         if presentation.places is not None:
             disk += OUTLINES_DISK * len(json.dumps(presentation.places.to_json()))
-        return replace(self, other_disk=disk)
+        return evolve(self, other_disk=disk)
 
     def to_json(self) -> dict[str, Any]:
         """Return the estimates as plain values."""
@@ -207,7 +207,7 @@ def estimate_resources(plan: Plan, schema: Schema, form: Form | None = None) -> 
     joint = schema.size if reads_jointly(schema) else 0
     labels = _label_bytes(schema.features)
     whole = ResourceEstimate.from_sizes(sizes, joint, form, fit, labels)
-    return replace(whole, other_disk=_other_disk(plan, schema, form))
+    return evolve(whole, other_disk=_other_disk(plan, schema, form))
 
 
 def _label_bytes(features: Iterable[Feature]) -> int:
@@ -319,7 +319,7 @@ def part_needs(
         + KEPT_BYTES * above
         + (BASE_BYTES if jobs > 1 else 0)
     )
-    return replace(
+    return evolve(
         whole,
         largest=largest,
         memory=memory,

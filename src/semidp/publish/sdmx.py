@@ -10,12 +10,12 @@ nested feature are one dimension, and a code has the code above it as its parent
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
+from attrs import define, field, frozen
 from numpy.typing import NDArray
 
 from semidp.promise.accounting.periods import Periods
@@ -74,14 +74,14 @@ class _Ids:
         return free
 
 
-@dataclass(eq=False)
+@define(eq=False)
 class _Codes:
     """A code list: a code for each path of labels, after those above it."""
 
     id: str
     name: str
-    codes: dict[tuple[str, ...], str] = field(default_factory=dict)
-    ids: _Ids = field(default_factory=_Ids)
+    codes: dict[tuple[str, ...], str] = field(factory=dict)
+    ids: _Ids = field(factory=_Ids)
 
     def add(self, path: tuple[str, ...]) -> str:
         """Return the code of a path, which is new or not."""
@@ -92,7 +92,7 @@ class _Codes:
         return self.codes[path]
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class _Indicator:
     """One column of numbers, with what belongs to it."""
 
@@ -100,12 +100,12 @@ class _Indicator:
     meaning: str
     values: NDArray[Any]
     errors: NDArray[Any] | None = None
-    ends: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    ends: Mapping[str, NDArray[Any]] = field(factory=dict)
     exact: NDArray[np.bool_] | None = None
     """Which numbers have no error; all of them unless given."""
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class _DataFlow:
     """One file: its dimensions, each with its code list, and its numbers."""
 

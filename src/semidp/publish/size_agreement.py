@@ -10,12 +10,11 @@ estimates are corrected until they satisfy it too: constrained least squares, on
 
 import itertools
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import numpy as np
-from attrs import frozen
+from attrs import field, frozen
 from numpy.typing import NDArray
 
 from semidp.errors import InputError
@@ -131,7 +130,7 @@ class TopCode:
         return (self.sizes - self.top_size_count) / max(1, self.sizes - 1)
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class AgreeingResidual:
     """One residual in an equation, with the features of the equation.
 
@@ -176,7 +175,7 @@ class AgreeingResidual:
         return values
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class LevelResidual(AgreeingResidual):
     """One residual in an equation that has a further feature, over which the equation sums.
 
@@ -217,7 +216,7 @@ class LevelResidual(AgreeingResidual):
         return np.asarray(self.by_entry(values)[..., 0])
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class Agreement:
     """One equation between residuals of members and of units: ``Σ c · r = 0``.
 
@@ -271,7 +270,7 @@ class Agreement:
         return even, by_level
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(slots=False, eq=False)
 class SizeAgreement:
     """Correction of the estimates of members and units, after which sizes times units is the number
     of members.

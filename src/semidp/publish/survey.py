@@ -8,7 +8,6 @@ Requests with the prefix ``units:`` count units; `with_units` splits a plan by i
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
@@ -129,7 +128,7 @@ def survey(
     if dataspace.n == 0 and source.where is not None and not source.allow_empty:
         raise DataError(KEEPS_NOTHING)
     scope = public_scope(plan, dataspace)
-    return replace(scope, disclosures=disclosures, persons=source.persons), reader
+    return evolve(scope, disclosures=disclosures, persons=source.persons), reader
 
 
 def public_scope(plan: Plan, dataspace: Dataspace) -> Scope:
@@ -757,7 +756,7 @@ def _survey_linked(
         link,
     )
     disclosures = tuple(dict.fromkeys((*told, *disclosed)))
-    return replace(public_scope(plan, public), disclosures=disclosures), readers
+    return evolve(public_scope(plan, public), disclosures=disclosures), readers
 
 
 def stated_totals_differ(plan: Plan, public: Dataspace) -> bool:
@@ -879,7 +878,7 @@ def linked_needs(
             cut = Cut.from_name(schema, partition)
             in_part += int(count_part_cells(schema, cut, tables).max())
     whole = ResourceEstimate.from_sizes(sizes, form=form)
-    return whole if partition is None else replace(whole, largest=in_part)
+    return whole if partition is None else evolve(whole, largest=in_part)
 
 
 def _refuse_memory(

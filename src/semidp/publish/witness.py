@@ -3,11 +3,11 @@ of the levels.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import cached_property, singledispatch
 from typing import Any
 
 import numpy as np
+from attrs import frozen
 from numpy.typing import NDArray
 
 from semidp.promise.progress import facts
@@ -29,7 +29,7 @@ from semidp.promise.spaces.semi_adjacency import semi_adjacency as count_records
 from semidp.promise.spaces.structure import Slices, Structure
 
 
-@dataclass(frozen=True)
+@frozen
 class Witness:
     """A worst case: a record, the value that it takes, and the other records that must change with
     it.

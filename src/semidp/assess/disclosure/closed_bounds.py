@@ -8,10 +8,10 @@ what is missing, or is a maximum flow.
 
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from attrs import frozen
 
 from semidp.assess.disclosure.published_counts import UNBOUNDED, PublishedCounts
 from semidp.promise.schema.margins import (
@@ -36,7 +36,7 @@ Find = Callable[[View], Counts]
 Edge = tuple[int, int, View]
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class Bounds:
     """What each cell of a view lies between in every table that conforms.
 

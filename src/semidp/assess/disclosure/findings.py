@@ -10,7 +10,6 @@ would change.
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from enum import StrEnum
 from fractions import Fraction
 from functools import cached_property
@@ -18,6 +17,7 @@ from itertools import combinations, islice, product
 from typing import Any
 
 import numpy as np
+from attrs import define, field, frozen
 
 from semidp.assess.disclosure.closed_bounds import Bounds
 from semidp.assess.disclosure.program_bounds import QUICK, ConformingTables, Effort
@@ -71,7 +71,7 @@ class Answer(StrEnum):
     undecided = "undecided"
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class DisclosureStatement:
     """One statement about one cell.
 
@@ -131,7 +131,7 @@ class DisclosureStatement:
         return document
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class _Found:
     """A statement without its words: a proof is written only if it is listed."""
 
@@ -145,7 +145,7 @@ class _Found:
     axis: int = -1
 
 
-@dataclass(eq=False)
+@define(slots=False, eq=False)
 class CertainFindings:
     """Everything certain that follows from published counts.
 
@@ -163,9 +163,9 @@ class CertainFindings:
     insiders: int = 0
     percent: Fraction = Fraction(0)
     _explainer: Explainer = field(init=False)
-    _unlisted: Counter[FindingKind] = field(default_factory=Counter, init=False)
+    _unlisted: Counter[FindingKind] = field(factory=Counter, init=False)
 
-    def __post_init__(self) -> None:
+    def __attrs_post_init__(self) -> None:
         self._explainer = Explainer(self.tables)
 
     @property
@@ -528,7 +528,7 @@ _MOST_CHANGES = 8
 WORST = 5
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class TotalChange:
     """What would be certain if one exact total were not published, or only its parts.
 
@@ -548,7 +548,7 @@ class TotalChange:
         }
 
 
-@dataclass(eq=False, repr=False)
+@define(slots=False, eq=False, repr=False)
 class Disclosure:
     """What published numbers give away by themselves.
 
@@ -585,7 +585,7 @@ class Disclosure:
     """
 
     counts: PublishedCounts
-    effort: Effort = field(default_factory=Effort)
+    effort: Effort = field(factory=Effort)
     insiders: int = 0
     percent: Fraction = Fraction(0)
     asked: Sequence[Mapping[str, str]] = ()

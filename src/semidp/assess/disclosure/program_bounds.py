@@ -13,12 +13,12 @@ What is not settled then is marked, never guessed.
 import math
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+from attrs import define, field, frozen
 
 from semidp.assess.disclosure.closed_bounds import LARGEST_ARRAY, Bounds, close_bounds, is_closed
 from semidp.assess.disclosure.published_counts import (
@@ -43,7 +43,7 @@ _MOST_DENOMINATOR = 12
 _TOLERANCE = 1e-6
 
 
-@dataclass(frozen=True)
+@frozen
 class Effort:
     """How much work bounds may take; without `seconds` it does not depend on the machine.
 
@@ -82,7 +82,7 @@ QUICK = Effort(cells=2**16, views=64, columns=600, crossing=600, solves=1_200, s
 """For pages and notices: quick, and the same on every machine."""
 
 
-@dataclass
+@define
 class Clock:
     """Work that is left."""
 
@@ -110,7 +110,7 @@ class Clock:
         return 0.0 if self.is_over else self.effort.search - self.searched
 
 
-@dataclass(frozen=True)
+@frozen
 class Certificate:
     """Published numbers that prove a bound: each with a factor, over a common denominator.
 
@@ -122,7 +122,7 @@ class Certificate:
     value: Fraction
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class _ProgramRows:
     """Rows of a program: sums of columns, the cell that each is of (-1: none), and its bounds."""
 
@@ -133,7 +133,7 @@ class _ProgramRows:
     gap: Counts
 
 
-@dataclass(eq=False)
+@define(slots=False, eq=False)
 class Program:
     """The conforming tables as whole numbers that satisfy linear equations.
 
@@ -152,7 +152,7 @@ class Program:
     narrowed: Narrowing
     asked: View
     clock: Clock
-    seen: list[Counts] = field(default_factory=list)
+    seen: list[Counts] = field(factory=list)
 
     @cached_property
     def blocks(self) -> list[View]:
@@ -508,7 +508,7 @@ MOST_TABLES = 500
 """So many published tables can be looked at together."""
 
 
-@dataclass(eq=False)
+@define(slots=False, eq=False)
 class ConformingTables:
     """All tables of counts that agree with what is published.
 
@@ -534,13 +534,13 @@ class ConformingTables:
     """
 
     counts: PublishedCounts
-    effort: Effort = field(default_factory=Effort)
+    effort: Effort = field(factory=Effort)
     progress: Progress = silent
-    _kept: dict[View, Bounds] = field(default_factory=dict, init=False)
-    _partial: dict[View, tuple[set[int], Bounds]] = field(default_factory=dict, init=False)
-    _programs: dict[View, Program] = field(default_factory=dict, init=False)
+    _kept: dict[View, Bounds] = field(factory=dict, init=False)
+    _partial: dict[View, tuple[set[int], Bounds]] = field(factory=dict, init=False)
+    _programs: dict[View, Program] = field(factory=dict, init=False)
 
-    def __post_init__(self) -> None:
+    def __attrs_post_init__(self) -> None:
         largest = max(int(table.lower.max(initial=0)) for table in self.counts.tables)
         if largest >= UNBOUNDED:
             raise DataError(f"counts of {UNBOUNDED:,} and more are not looked at")

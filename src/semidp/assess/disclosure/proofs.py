@@ -8,9 +8,9 @@ numbers), a search through all tables of whole numbers.
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 
 import numpy as np
+from attrs import define, field
 
 from semidp.assess.disclosure.closed_bounds import list_terms
 from semidp.assess.disclosure.program_bounds import Certificate, ConformingTables
@@ -35,7 +35,7 @@ _SEARCHED = (
 )
 
 
-@dataclass(eq=False)
+@define(eq=False)
 class Explainer:
     """Writes the proofs of bounds.
 
@@ -49,7 +49,7 @@ class Explainer:
     """
 
     tables: ConformingTables
-    sources: set[str] = field(default_factory=set)
+    sources: set[str] = field(factory=set)
 
     def name(self, view: View, cell: int) -> str:
         """Return the words for a cell."""

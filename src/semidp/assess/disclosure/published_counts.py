@@ -6,10 +6,10 @@ with an interval, by the rule that its publisher states (`ReadingRules`).
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
+from attrs import define, evolve, field, frozen
 
 from semidp.errors import DataError, InputError
 from semidp.promise.schema.margins import (
@@ -33,7 +33,7 @@ UNBOUNDED = 2**40
 EXACT_TOTALS = "the exact totals"
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class KnownTable:
     """What one published table says of each of its cells.
 
@@ -78,10 +78,10 @@ class KnownTable:
             met = (gap > 0) & (known > 0)
             lower = np.where(met, np.maximum(lower, gap - known), lower)
             gap = np.where(met, 0, gap)
-        return replace(self, lower=lower, upper=upper, gap=gap)
+        return evolve(self, lower=lower, upper=upper, gap=gap)
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(slots=False, eq=False)
 class PublishedCounts:
     """Everything that is known about one set of records, and the cells that can hold one.
 
@@ -96,8 +96,8 @@ class PublishedCounts:
 
     schema: Schema
     tables: tuple[KnownTable, ...]
-    _sums: dict[View, Counts | None] = field(default_factory=dict, init=False, repr=False)
-    _masks: dict[View, Mask] = field(default_factory=dict, init=False, repr=False)
+    _sums: dict[View, Counts | None] = field(factory=dict, init=False, repr=False)
+    _masks: dict[View, Mask] = field(factory=dict, init=False, repr=False)
 
     @classmethod
     def from_dataspace(cls, dataspace: Dataspace) -> "PublishedCounts":
@@ -246,7 +246,7 @@ ROUNDINGS = ("random", "conventional", "half-up", "half-down", "half-even")
 ZEROS = ("maybe", "shown", "suppressed")
 
 
-@dataclass(frozen=True)
+@frozen
 class ReadingRules:
     """How the cells of a published table are read.
 
@@ -290,7 +290,7 @@ class ReadingRules:
     rounding: str = "random"
     zeros_kept: bool = False
 
-    def __post_init__(self) -> None:
+    def __attrs_post_init__(self) -> None:
         if self.zeros not in ZEROS:
             raise InputError(f"⟨zeros⟩ is {', '.join(ZEROS)}, not {self.zeros!r}")
         if self.rounding not in ROUNDINGS:
@@ -400,7 +400,7 @@ CONTRADICTION = (
 )
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class Step:
     """Bounds that one rule moved: those of `cells` (flat) of a view, from what another view says.
 
@@ -415,7 +415,7 @@ class Step:
     part: View
 
 
-@dataclass(eq=False)
+@define(eq=False)
 class Narrowing:
     """Bounds of several views that narrow each other.
 
@@ -431,7 +431,7 @@ class Narrowing:
     counts: PublishedCounts
     lower: dict[View, Counts]
     upper: dict[View, Counts]
-    steps: list[Step] = field(default_factory=list)
+    steps: list[Step] = field(factory=list)
 
     @classmethod
     def from_counts(cls, counts: PublishedCounts, further: Sequence[View] = ()) -> "Narrowing":

@@ -7,10 +7,10 @@ are not known.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from attrs import frozen
 
 from semidp.assess.disclosure.published_counts import (
     UNBOUNDED,
@@ -34,7 +34,7 @@ _TOTAL_WORDS = {"total", "totals", "all", "overall", "sum"}
 Row = tuple[dict[str, str], str]  # the levels of a cell, and what was published of it
 
 
-@dataclass(frozen=True)
+@frozen
 class TableFile:
     """The rows of one published table."""
 

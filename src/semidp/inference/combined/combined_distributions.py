@@ -10,13 +10,12 @@ of estimated differences, one a depth. Intervals come from the law of that sum.
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
 import numpy as np
-from attrs import evolve
+from attrs import evolve, field, frozen
 from numpy.typing import NDArray
 
 from semidp.errors import Refused
@@ -58,7 +57,7 @@ if TYPE_CHECKING:
     from semidp.publish.release_value import ReleaseValue
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class MeasuredDifferences:
     """What one release measured of an outcome.
 
@@ -102,7 +101,7 @@ class MeasuredDifferences:
         return tables
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(slots=False, eq=False)
 class DifferencePool:
     """The differences of several releases, as one set of measurements.
 
@@ -206,7 +205,7 @@ class DifferencePool:
         return [errors.terms(number) for number in range(len(weights))]
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(slots=False, eq=False)
 class PooledDistributions(GroupDistributions):
     """Distributions by group from several measurements; `mechanism` and `measurement` are those of
     the first.
@@ -333,5 +332,5 @@ def _pool_differences(
         measured.append(MeasuredDifferences(mechanism, np.asarray(one.noisy, dtype=np.int64)))
     pool = DifferencePool(space, tuple(measured))
     private = all(one.private for one in sources)
-    measurement = replace(sources[0].analysis.measurement, private=private)
+    measurement = evolve(sources[0].analysis.measurement, private=private)
     return PooledDistributions(measured[0].mechanism, measurement, request.level, pool=pool)

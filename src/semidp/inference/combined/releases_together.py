@@ -7,13 +7,13 @@ when the folder is read, and compared by `semidp show`.
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial, reduce
 from typing import Any, ClassVar, Self, TypeVar, cast
 from weakref import WeakKeyDictionary
 
 import numpy as np
+from attrs import evolve, frozen
 from numpy.typing import NDArray
 
 from semidp.errors import AdjacencyUnknown, InputError, Refused, SemidpError
@@ -148,7 +148,7 @@ def combined_release(
     warned = [warning for result in results for warning in result.warnings()]
     release = kind(
         plan=_plan(sources, combination.dataspace, guarantee),
-        scope=replace(scope, warnings=(*scope.warnings, *warned)),
+        scope=evolve(scope, warnings=(*scope.warnings, *warned)),
         published=partial(tuple, results),
         stated=guarantee,
         private=private,
@@ -233,7 +233,7 @@ def _compare_tables(
                 f"it states intervals of {table.name} that the noise does not have"
             )
         again.append(
-            replace(table, estimate=values, standard_errors=errors, half_widths=half_widths)
+            evolve(table, estimate=values, standard_errors=errors, half_widths=half_widths)
         )
         fitted.append(FittedTable(table, values, "combined.tables.fit"))
     said = check_fits(fitted, None, findings)
@@ -359,7 +359,7 @@ _AGREE = (
 )
 
 
-@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+@frozen(eq=False, kw_only=True, repr=False)
 class CombinedTables(PublishedCells):
     """The tables of several releases, each from all that was measured.
 

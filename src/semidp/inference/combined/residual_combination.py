@@ -13,13 +13,12 @@ import hashlib
 import math
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property, reduce
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
-from attrs import evolve, frozen
+from attrs import evolve, field, frozen
 from numpy.typing import NDArray
 
 from semidp.errors import Refused
@@ -62,7 +61,7 @@ MOST_LAWS = 150
 _PLACES = 2**40  # parts of one in which a variance is kept as a fraction
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class MeasuredResidual:
     """One residual as one release measured it.
 
@@ -80,7 +79,7 @@ class MeasuredResidual:
     entries: NDArray[np.intp]
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class ResidualMeasurement:
     """What one release measured of the residuals of one kind of records.
 
@@ -216,7 +215,7 @@ def _is_even(space: ProductSpace, axis: int, depth: int) -> bool:
     return True
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class PooledResiduals(ResidualMechanism):
     """The noise of averaged residuals of one kind, as far as variances go.
 
@@ -236,7 +235,7 @@ class PooledResiduals(ResidualMechanism):
         raise Refused("averaged residuals are not drawn by one law")
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(slots=False, eq=False)
 class ResidualPool:
     """Residuals that several releases measured, and their averages.
 

@@ -10,11 +10,11 @@ draw of the truth given the estimate, if nothing else is known about it (a flat 
 import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from attrs import evolve, field, frozen
 from numpy.typing import NDArray
 
 from semidp.errors import InputError, Refused
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from semidp.publish.release_value import ReleaseValue
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class MeasuredResult:
     """One result of a release: its tables, what was measured, and the noise of it.
 
@@ -91,7 +91,7 @@ class MeasuredResult:
         return drawn
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class EstimateDraws:
     """The law of what the estimates of a release leave open.
 
@@ -144,7 +144,7 @@ class EstimateDraws:
         return drawn
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(slots=False, eq=False)
 class PublishedNumbers:
     """What records are put together from: exact totals, and tables with estimates, errors and maybe
     whole numbers.
@@ -188,15 +188,15 @@ class PublishedNumbers:
                 for number, table in enumerate(result.every_table()):
                     noises[table.name] = (noise, number)
         targets = tuple(
-            replace(target, shared=noises.get(target.name)) for target in numbers.targets
+            evolve(target, shared=noises.get(target.name)) for target in numbers.targets
         )
-        numbers = replace(numbers, targets=targets)
+        numbers = evolve(numbers, targets=targets)
         asked = release.plan.microdata
         if asked is None:
             return numbers
         names = name_bins(dataspace.schema, asked.columns)
         bins = [binned for name, binned in names.items() if binned != name]
-        return replace(numbers, ordered=asked.ordered, bins=tuple(bins))
+        return evolve(numbers, ordered=asked.ordered, bins=tuple(bins))
 
     @classmethod
     def from_tables(
@@ -418,7 +418,7 @@ def several_records(
         targets = []
         for target in numbers.targets:
             drawn_once = estimates[target.name].reshape(target.estimate.shape)
-            targets.append(replace(target, estimate=drawn_once))
+            targets.append(evolve(target, estimate=drawn_once))
         records = swapped_records(
             numbers,
             part.part("swaps"),

@@ -11,10 +11,10 @@ decided in `record_search`.
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
+from attrs import field, frozen
 from numpy.typing import NDArray
 
 from semidp.promise.schema.margins import Grid, View, join, list_axes, minimal
@@ -25,7 +25,7 @@ Numbers = NDArray[np.int64]
 Codes = NDArray[np.unsignedinteger]
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class TargetTable:
     """A published table that records shall come close to.
 
@@ -47,7 +47,7 @@ class TargetTable:
     shared: tuple[SharedNoise, int] | None = field(default=None, repr=False)
 
 
-@dataclass(frozen=True)
+@frozen
 class TableDistance:
     """How far the counts of records are from the estimates of a table, in standard errors.
 
@@ -79,7 +79,7 @@ class TableDistance:
         return f"{self.name} {self.rms:.2f} (largest {self.largest:.1f})"
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(slots=False, eq=False)
 class Layout:
     """The cells of several margins in one vector, and where a record falls in each.
 
@@ -171,7 +171,7 @@ class Layout:
         return np.array(chosen, dtype=np.int64)
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(slots=False, eq=False)
 class Goal:
     """What records shall have: tables to come close to, and cells that no record may enter.
 
@@ -279,7 +279,7 @@ _MOST_CHOICES = 64  # ways to agree that are looked at for one set of features
 _MOST_MOVES = 256
 
 
-@dataclass(frozen=True)
+@frozen
 class RecordMove:
     """A kind of move between two records of one stratum.
 
@@ -367,7 +367,7 @@ def _strata(margins: Sequence[View], axes: tuple[int, ...], features: int) -> li
     return minimal(sorted(views))
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class RecordStrata:
     """Records by stratum: an order of their numbers, and where each stratum begins in it.
 

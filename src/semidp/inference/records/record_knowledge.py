@@ -16,10 +16,10 @@ the two.
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
+from attrs import frozen
 from numpy.typing import NDArray
 
 from semidp.errors import InputError
@@ -58,7 +58,7 @@ _MOST_CELLS = 10**7  # of tables of three columns: of more, some are left out
 _ROUNDS = 15  # of proportional fitting
 
 
-@dataclass(frozen=True)
+@frozen
 class RecordErrors:
     """Expected errors of records: the sum of absolute errors over the cells of a table, as a share
     of the number of records.
@@ -122,7 +122,7 @@ def estimate_errors(release: "ReleaseValue") -> RecordErrors:
     return RecordErrors(columns, pairs, tuple(weak), threes)
 
 
-@dataclass(frozen=True)
+@frozen
 class EstimatedPair:
     """The estimated counts of a pair, and their error as a share of all records."""
 
@@ -235,7 +235,7 @@ _TAKEN_OUT = 3  # of the tables in which noise dominates a third, the worst, is 
 _MOST_TABLES = 2_000
 
 
-@dataclass(frozen=True)
+@frozen
 class ProposedTable(Encodable):
     """A table as it would be published next to the others.
 
@@ -262,7 +262,7 @@ class ProposedTable(Encodable):
         return self.error > self.mean_count
 
 
-@dataclass(frozen=True)
+@frozen
 class TableProposal(Encodable):
     """Tables to ask for, and pairs that are better left out.
 

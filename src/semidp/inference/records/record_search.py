@@ -8,13 +8,13 @@ so their records differ.
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cache
 from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
+from attrs import define, field, frozen
 from numpy.typing import NDArray
 
 from semidp.inference.records.record_cells import (
@@ -33,7 +33,7 @@ _AT_ONCE = 1 << 14  # pairs that numpy looks at together
 _ROUNDS = 16  # in which moves of one block are made
 
 
-@dataclass(eq=False)
+@define(eq=False)
 class RecordState:
     """Records on their way: their codes, and how the distance changes with each count.
 
@@ -47,10 +47,11 @@ class RecordState:
 
     goal: Goal
     codes: Codes = field(repr=False)
+    slopes: NDArray[np.float64] = field(init=False, repr=False)
+    share: float = field(default=1.0, init=False, repr=False)
 
-    def __post_init__(self) -> None:
+    def __attrs_post_init__(self) -> None:
         self.slopes = self.goal.slopes(self.counts)
-        self.share = 1.0
 
     @property
     def counts(self) -> Numbers:
@@ -269,7 +270,7 @@ def _compile_sweep() -> Callable[..., int]:
 # --- many at once ---------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class Proposals:
     """Moves that are looked at together: pairs of records, or single ones (then both are the same)
     and new values.
@@ -402,7 +403,7 @@ class Ending(StrEnum):
     """Somebody asked to stop."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Approach:
     """How a search is carried out.
 

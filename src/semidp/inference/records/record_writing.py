@@ -6,11 +6,11 @@ function of published numbers.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from attrs import field, frozen
 from numpy.typing import NDArray
 
 from semidp.errors import InputError, Refused
@@ -148,7 +148,7 @@ _LINKED = (
 )
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class LinkedRecords(SyntheticRecords):
     """Synthetic records of one of two linked kinds, with the column that links them.
 
@@ -161,9 +161,7 @@ class LinkedRecords(SyntheticRecords):
     """
 
     link: str = "unit"
-    numbers: NDArray[np.int64] = field(
-        default_factory=lambda: np.zeros(0, dtype=np.int64), repr=False
-    )
+    numbers: NDArray[np.int64] = field(factory=lambda: np.zeros(0, dtype=np.int64), repr=False)
 
     @property
     def columns(self) -> tuple[str, ...]:

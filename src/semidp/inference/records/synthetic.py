@@ -10,11 +10,11 @@ import json
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from attrs import field, frozen
 from numpy.typing import ArrayLike, NDArray
 
 from semidp.errors import InputError, Occupied, Refused
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 _AT_ONCE = 2**16  # lines that are written together
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class SyntheticRecords(DataFrames):
     """Synthetic records, one a line. No line is a person: what is published are counts, and records
     are made to fit.
@@ -148,7 +148,7 @@ class SyntheticRecords(DataFrames):
             yield csv_bytes(first, following)
 
 
-@dataclass(frozen=True)
+@frozen
 class CombinedEstimate:
     """An answer from several files, with its interval.
 

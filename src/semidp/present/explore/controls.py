@@ -7,7 +7,6 @@ The page knows no statistic: it draws whatever fields there are.
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -189,7 +188,7 @@ def _order_controls(beside: Mapping[str, Held], field: Setting) -> tuple[tuple[s
     return tuple((name, beside[name]) for name in names if beside.get(name))
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class LaidOut:
     """A plan on the page: its cards with what each asks for, the requests they stand for, and what
     no card shows.

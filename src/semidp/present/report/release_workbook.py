@@ -8,12 +8,12 @@ import re
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
+from attrs import evolve, field, frozen
 from numpy.typing import NDArray
 
 from semidp.present.report import sentences
@@ -35,7 +35,7 @@ _FONT = {"name": "Calibri", "size": 11}
 _MEASURED_ROWS = 1000
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class WorkbookSheet:
     """One sheet: columns of text, then columns of numbers, each with a format and perhaps a style a
     row.
@@ -58,9 +58,9 @@ class WorkbookSheet:
 
     name: str
     texts: Mapping[str, Sequence[str]]
-    numbers: Mapping[str, NDArray[Any]] = field(default_factory=dict)
-    formats: Mapping[str, str] = field(default_factory=dict)
-    styles: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    numbers: Mapping[str, NDArray[Any]] = field(factory=dict)
+    formats: Mapping[str, str] = field(factory=dict)
+    styles: Mapping[str, Sequence[str]] = field(factory=dict)
     totals: int = 0
 
     @property
@@ -376,7 +376,7 @@ def _of_total(total: ExactTotals) -> WorkbookSheet:
     """Return the sheet of an exact total."""
     sheet = _of_columns(f"exact {total.title}", total.columns(), Presentation())
     styles = {heading: ["exact"] * sheet.rows for heading in sheet.numbers}
-    return replace(sheet, styles=styles)
+    return evolve(sheet, styles=styles)
 
 
 def _with_totals(
@@ -402,10 +402,10 @@ def _with_totals(
         numbers[heading] = np.append(values, below.get(heading, [math.nan] * len(totals)))
     marks = ["exact" if total.exact else "total" for total in totals]
     styles = {"count": [*sheet.styles["count"], *marks]}
-    return replace(sheet, texts=texts, numbers=numbers, styles=styles, totals=len(totals))
+    return evolve(sheet, texts=texts, numbers=numbers, styles=styles, totals=len(totals))
 
 
-@dataclass(frozen=True)
+@frozen
 class _CountTotal:
     """A sum of counts: a label for each column, "total" where all levels are added up."""
 

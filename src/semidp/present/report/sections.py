@@ -4,11 +4,11 @@ records of microdata are.
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from html import escape
 from typing import Any
 
 import numpy as np
+from attrs import frozen
 
 from semidp.inference.records.record_knowledge import RecordErrors, estimate_errors
 from semidp.publish.plotting import BLUE, GREY, Figure, drawing, grouped_ticks, svg
@@ -26,7 +26,7 @@ _MAP_HEIGHTS = 1.6, 3.1  # inches: room for the bar of shades, and no more than 
 _NAME_SIZE, _LETTER, _OVERHANG = 7.0, 0.55, 1.15
 
 
-@dataclass(frozen=True)
+@frozen
 class PlaceValues:
     """What is numbered of places: estimates, standard errors, and where noise dominates, by their
     labels.
@@ -78,7 +78,7 @@ def _map_height(places: PlaceMap) -> float:
     return float(np.clip(needed, *_MAP_HEIGHTS))
 
 
-@dataclass(frozen=True)
+@frozen
 class Shades:
     """Meaning of the shades of one map: what they show, their colours, and the range of numbers."""
 

@@ -6,10 +6,11 @@ An `Account` adds up charges under all exact totals; the file that stores them i
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from fractions import Fraction
 from typing import Any, ClassVar, Protocol, TypeGuard
+
+from attrs import evolve, field, frozen
 
 from semidp.errors import AdjacencyUnknown, BudgetExceeded, Refused
 from semidp.promise.accounting.periods import Periods
@@ -28,7 +29,7 @@ from semidp.promise.tradeoff.polygons import Approximate
 from semidp.promise.tradeoff.smooth import ZCDP, Gaussian
 
 
-@dataclass(frozen=True)
+@frozen
 class Charge(Encodable):
     """One entry: what was released, its curve as stated, and how many records that curve still has
     to be grouped by.
@@ -78,7 +79,7 @@ class Charge(Encodable):
     measured: tuple[Mapping[str, Any], ...] = ()
     head: str = ""
     counted: Tradeoff | None = None
-    run: Mapping[str, Any] | None = field(default=None, compare=False)
+    run: Mapping[str, Any] | None = field(default=None, eq=False)
     periods: Periods | None = None
 
     @property
@@ -130,7 +131,7 @@ class Charge(Encodable):
             If nothing is known about these pairs.
         """
         if (self.dataspace, self.adjacency) == (dataspace, adjacency):
-            return replace(self, group=1, counted=None)
+            return evolve(self, group=1, counted=None)
         reason = self.fixed_reason
         if reason is None:
             try:
@@ -138,7 +139,7 @@ class Charge(Encodable):
                     mechanism_from_record(part, dataspace, adjacency).tradeoff
                     for part in self.measured
                 ]
-                return replace(self, group=1, counted=compose(*parts))
+                return evolve(self, group=1, counted=compose(*parts))
             except Refused as refusal:
                 reason = refusal.message
         # The query cannot be asked again, but the stated curve may hold for these pairs as it is.
@@ -148,10 +149,10 @@ class Charge(Encodable):
         if lifted is not None:
             stated = Guarantee(lifted, self.adjacency, self.tradeoff)
             if stated.covers(Guarantee(dataspace, adjacency, self.tradeoff)):
-                return replace(self, group=1, counted=None)
+                return evolve(self, group=1, counted=None)
             # A promise for one record with nothing exact reaches further by group privacy.
             if stated.adjacency.a == 1 and stated.is_ordinary and dataspace.is_within(lifted):
-                return replace(self, group=adjacency.a, counted=None)
+                return evolve(self, group=adjacency.a, counted=None)
         if before is not None and before.covers(Guarantee(dataspace, adjacency, self.spent)):
             return self
         raise Refused(reason)
@@ -175,7 +176,7 @@ class Charge(Encodable):
         return cls(**decode_fields(cls, value), dataspace=dataspaces[value["dataspace"]])
 
 
-@dataclass(frozen=True)
+@frozen
 class Account:
     """Content of a ledger file at one moment.
 
@@ -248,7 +249,7 @@ class Account:
         """
         dataspace, adjacency = guarantee.dataspace, guarantee.adjacency
         if self.dataspace is None or self.adjacency is None:
-            return replace(self, dataspace=dataspace, adjacency=adjacency, charges=(charge,))
+            return evolve(self, dataspace=dataspace, adjacency=adjacency, charges=(charge,))
         refuse_other_persons(self.adjacency, adjacency)
         kinds = {self.adjacency.kind, adjacency.kind}
         if len(kinds) > 1 and not _joins_either_kind(guarantee):
@@ -284,7 +285,7 @@ class Account:
                     f" {together}: {refusal.message}; use another ledger, or start one whose"
                     " releases all have the same exact totals"
                 ) from None
-        return replace(self, dataspace=union, adjacency=together, charges=tuple(counted))
+        return evolve(self, dataspace=union, adjacency=together, charges=tuple(counted))
 
 
 def _say_difference(ours: Datasets, theirs: Datasets) -> str:
@@ -508,7 +509,7 @@ def _widest(ours: Adjacency, theirs: Adjacency) -> Protection | None:
     one, other = ours.protection, theirs.protection
     if one is None or other is None:
         return one
-    return replace(one, most=max(one.most, other.most))
+    return evolve(one, most=max(one.most, other.most))
 
 
 def _join_adjacencies(

@@ -16,9 +16,10 @@ import hashlib
 import json
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+
+from attrs import evolve, field, frozen
 
 from semidp.errors import InputError, SemidpError
 from semidp.promise.accounting.account import Account, Charge, state_guarantee
@@ -40,7 +41,7 @@ PATIENCE = 60.0
 _AT_ONCE = 0.5  # seconds before reporting that it waits
 
 
-@dataclass(frozen=True)
+@frozen
 class Session:
     """A process at work on a run, which may outlast it and be resumed by a later session.
 
@@ -61,10 +62,10 @@ class Session:
         The folder that will hold the release; None if it is not written.
     """
 
-    run: str = field(default_factory=lambda: secrets.token_hex(8))
+    run: str = field(factory=lambda: secrets.token_hex(8))
     earlier: tuple[str, ...] = ()
     measured: str | None = None
-    name: str = field(default_factory=lambda: secrets.token_hex(8))
+    name: str = field(factory=lambda: secrets.token_hex(8))
     place: str | None = None
 
 
@@ -224,7 +225,7 @@ class Ledger:
             assert account.adjacency is not None, "there is a charge"
             _name_pairs(document, guarantee.dataspace, guarantee.adjacency, self.path)
             under = _name_pairs(document, account.dataspace, account.adjacency, self.path)
-            entry = {**replace(account.charges[-1], periods=periods).to_json(), "under": under}
+            entry = {**evolve(account.charges[-1], periods=periods).to_json(), "under": under}
             now = (account.dataspace, account.adjacency)
             if (
                 charged is not None
@@ -274,7 +275,7 @@ class Ledger:
         with _hold_lock(self.path, self.waiting):
             document = _document(self.path)
             _account(document, self.path)  # refuses a file that was changed
-            finished = replace(session, earlier=(session.name,), measured=measured)
+            finished = evolve(session, earlier=(session.name,), measured=measured)
             _take_over(document, finished)
             document["runs"][session.run]["measured"] = measured
             _write(self.path, document)
@@ -464,14 +465,14 @@ def _read_charges(
             )
         run = runs.get(entry.get("nonce"))
         named = None if run is None else {**run, "name": entry["nonce"]}
-        charge = replace(Charge.from_entry(entry, spaces), run=named)
+        charge = evolve(Charge.from_entry(entry, spaces), run=named)
         if (charge.periods is not None) != of_series:
             raise TypeError("the charges of a series have their periods, and no others")
         charges = charged[charge.periods][0] if charge.periods in charged else {}
         # New curves of earlier charges stand in a later entry, so no entry or hash changes.
         if "rebased" in entry:
             curves = zip(charges.items(), map(tradeoff_from_json, entry["rebased"]), strict=True)
-            charges = {key: replace(one, group=1, counted=curve) for (key, one), curve in curves}
+            charges = {key: evolve(one, group=1, counted=curve) for (key, one), curve in curves}
         # The last charge is about all that is exact.
         pairs = _read_pairs(entry["under"], spaces)
         if pairs is None:

@@ -9,8 +9,9 @@ import contextlib
 import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import date
+
+from attrs import frozen
 
 from semidp.errors import InputError
 from semidp.promise.documents import Encodable
@@ -69,7 +70,7 @@ def format_period(number: int, unit: str) -> str:
     return f"{year:04}{suffix}"
 
 
-@dataclass(frozen=True, order=True)
+@frozen(order=True)
 class Periods(Encodable):
     """The periods that the data of a release are about.
 
@@ -159,7 +160,7 @@ class Periods(Encodable):
         return f"{name}r{self.revision}" if self.revision else name
 
 
-@dataclass(frozen=True)
+@frozen
 class Attendance(Encodable):
     """The sets of periods in which one person may have records: declared, not read from data.
 
@@ -187,7 +188,7 @@ class Attendance(Encodable):
     consecutive: bool = False
     pattern: tuple[int, ...] = ()
 
-    def __post_init__(self) -> None:
+    def __attrs_post_init__(self) -> None:
         if self.pattern and (self.most is not None or self.consecutive):
             raise InputError("a pattern says how many periods a person is in: give nothing besides")
         if self.pattern and (len(self.pattern) % 2 == 0 or min(self.pattern) < 1):

@@ -6,8 +6,9 @@ it.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, TypeVar
+
+from attrs import frozen
 
 from semidp.errors import InputError, Refused, SemidpError
 from semidp.promise.mechanisms.additive import (
@@ -53,7 +54,7 @@ ADDITIVE: tuple[type[Mechanism], ...] = (*FOR_RELEASES, ResidualNoise)
 """The laws of additive noise, which measure most queries."""
 
 
-@dataclass(frozen=True)
+@frozen
 class RecordedQuery:
     """How a kind of recorded query is read, and the mechanisms that measure it."""
 

@@ -13,10 +13,11 @@ opened. The content of records is protected, not when a person takes part.
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
+
+from attrs import evolve, field, frozen
 
 from semidp.errors import BudgetExceeded, InputError, Refused
 from semidp.promise.accounting.account import (
@@ -56,7 +57,7 @@ _MOST_SETS = 5000
 """Sets of periods that are listed; beyond, pooled releases count in each of their periods."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Series(Encodable):
     """The declarations with which a series of releases is opened.
 
@@ -80,7 +81,7 @@ class Series(Encodable):
     >>> quarterly = Series("quarter", Attendance(8, consecutive=True), (("sex",),))
     >>> quarterly.attendance_under({"sex"}).bound
     8
-    >>> replace(quarterly, constant=("sex",)).attendance_under({"sex"}).bound is None
+    >>> evolve(quarterly, constant=("sex",)).attendance_under({"sex"}).bound is None
     True
     """
 
@@ -90,7 +91,7 @@ class Series(Encodable):
     constant: tuple[str, ...] = ()
     each: Budget | None = None
 
-    def __post_init__(self) -> None:
+    def __attrs_post_init__(self) -> None:
         if self.unit not in UNITS:
             raise InputError(f"a series is by {', '.join(UNITS[:-1])} or {UNITS[-1]}")
 
@@ -101,7 +102,7 @@ class Series(Encodable):
         return self.attendance if {*published}.isdisjoint(self.constant) else Attendance()
 
 
-@dataclass(frozen=True)
+@frozen
 class PeriodCost:
     """The loss from the releases of some data: one period, or several pooled ones."""
 
@@ -109,7 +110,7 @@ class PeriodCost:
     spent: Tradeoff
 
 
-@dataclass(frozen=True)
+@frozen
 class SeriesTotal:
     """What a series guarantees for one person.
 
@@ -125,7 +126,7 @@ class SeriesTotal:
     periods: tuple[int, ...]
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class SeriesAccount:
     """Content of the ledger of a series at one moment.
 
@@ -148,11 +149,11 @@ class SeriesAccount:
 
     budget: Budget
     series: Series
-    accounts: Mapping[Periods, Account] = field(default_factory=dict)
+    accounts: Mapping[Periods, Account] = field(factory=dict)
     charges: tuple[Charge, ...] = ()
     id: str = ""
 
-    def __post_init__(self) -> None:
+    def __attrs_post_init__(self) -> None:
         needs_each = self.budget.epsilon is not None
         if needs_each and self.series.attendance.bound is None:
             raise InputError(
@@ -422,11 +423,11 @@ class SeriesAccount:
                 raise
             raise Refused(
                 f"{refusal.message}; corrected data of {periods} are charged apart, as"
-                f" {replace(periods, revision=periods.revision + 1)}"
+                f" {evolve(periods, revision=periods.revision + 1)}"
             ) from None
         accounts = {**self.accounts, periods: joined}
-        last = replace(joined.charges[-1], periods=periods)
-        after = replace(self, accounts=accounts, charges=(*self.charges, last))
+        last = evolve(joined.charges[-1], periods=periods)
+        after = evolve(self, accounts=accounts, charges=(*self.charges, last))
         after._refuse_misspelled_constants()
         after._refuse_linked_periods()
         after._refuse_too_few_records()

@@ -7,13 +7,13 @@ real-valued, so their claims are ideal.
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import ClassVar, Self
 
 import numpy as np
 import scipy
+from attrs import evolve, frozen
 from numpy.typing import NDArray
 
 from semidp.errors import Refused
@@ -36,7 +36,7 @@ from semidp.promise.tradeoff.function import Tradeoff
 from semidp.promise.tradeoff.smooth import ZCDP, Gaussian
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(slots=False, eq=False)
 class NormalNoise(Mechanism):
     """Normal or nearly normal noise with an exact σ²."""
 
@@ -55,7 +55,7 @@ class NormalNoise(Mechanism):
         return float(self.sigma2)
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(slots=False, eq=False)
 class ConcentratedNoise(NormalNoise):
     """Noise of scale σ that satisfies zCDP with ``ρ = Δ2²/(2σ²)``."""
 
@@ -74,7 +74,7 @@ class ConcentratedNoise(NormalNoise):
         return ZCDP(Fraction(self.space.l2_squared) / (2 * self.sigma2))
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(slots=False, eq=False)
 class GaussianNoise(NormalNoise):
     """Noise of scale σ that satisfies μ-GDP with ``μ = Δ2/σ``."""
 
@@ -93,7 +93,7 @@ class GaussianNoise(NormalNoise):
         return Gaussian(Fraction(self.space.l2_squared) / self.sigma2)
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(slots=False, eq=False)
 class DiscreteGaussianMechanism(CellByCell, ConcentratedNoise):
     """Exact discrete Gaussian noise in every cell, then projection: zCDP with ``ρ = Δ2²/(2σ²)``.
 
@@ -124,7 +124,7 @@ class DiscreteGaussianMechanism(CellByCell, ConcentratedNoise):
         return DiscreteGaussian(self.sigma2)
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class ContinuousGaussianMechanism(GaussianNoise):
     """The paper's mechanism, ``N(0, (Δ2/μ)² P)`` in floating point. For studies only: its output
     is marked not private.
@@ -164,7 +164,7 @@ class ContinuousGaussianMechanism(GaussianNoise):
         return self.scale * np.stack(drawn)
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(slots=False, eq=False)
 class RoundedGaussianMechanism(CellByCell, GaussianNoise):
     """Gaussian noise rounded to whole numbers in every cell, then projection: μ-GDP with
     ``μ = Δ2/σ``.
@@ -201,7 +201,7 @@ class RoundedGaussianMechanism(CellByCell, GaussianNoise):
         return RoundedGaussian(self.sigma2)
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(slots=False, eq=False)
 class LatticeGaussianMechanism(ConcentratedNoise):
     """Noise ``P(v) ∝ exp(-‖v‖²/2σ²)`` over whole-number tables with zero margins: zCDP with
     ``ρ = Δ2²/(2σ²)``.
@@ -245,7 +245,7 @@ class LatticeGaussianMechanism(ConcentratedNoise):
         mechanism = super().calibrate(space, budget)
         # More noise than asked for only strengthens the guarantee, which follows from σ².
         if mechanism.sigma2 < SMALLEST_SIGMA2:
-            mechanism = replace(mechanism, sigma2=SMALLEST_SIGMA2)
+            mechanism = evolve(mechanism, sigma2=SMALLEST_SIGMA2)
         mechanism.sampler  # noqa: B018  (built now, so it refuses now)
         return mechanism
 
@@ -319,7 +319,7 @@ class PureMechanism(Mechanism):
     budget_kinds: ClassVar[tuple[str, ...]] = ("pure", "approximate")
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(slots=False, eq=False)
 class LaplaceMechanism(CellByCell, PureMechanism):
     """Discrete Laplace noise ``P(k) ∝ exp(-|k|/b)`` in every cell, then projection: pure ε with
     ``ε = Δ1/b``.
@@ -372,7 +372,7 @@ class LaplaceMechanism(CellByCell, PureMechanism):
         return approximate(Fraction(self.space.l1) / self.b)
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class L2Mechanism(PureMechanism):
     """Noise of density ``∝ exp(-‖v‖/b)`` on the subspace: pure ε with ``ε = Δ2/b``.
 

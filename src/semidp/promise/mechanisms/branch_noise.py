@@ -6,12 +6,12 @@ than the tables of one branch is in memory. Calibration uses the norm of the who
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
+from attrs import evolve, frozen
 from numpy.typing import NDArray
 
 from semidp.errors import InputError
@@ -27,7 +27,7 @@ from semidp.promise.spaces.dataspace import Dataspace, Margin
 Noise = TypeVar("Noise", bound=ResidualNoise)
 
 
-@dataclass(frozen=True)
+@frozen
 class Cut:
     """The depth of a nested feature at which tables are divided; it has finer depths below
     it.
@@ -147,10 +147,10 @@ def space_above(space: ProductSpace, cut: Cut) -> ProductSpace:
     True
     """
     above = dict.fromkeys(cut.coarsen_view(view) for view in space.views)
-    return replace(space, views=tuple(above))
+    return evolve(space, views=tuple(above))
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(slots=False, eq=False)
 class BranchSpace(ProductSpace):
     """The residuals of a product below one node of a cut, computed from the records of that node.
 
@@ -233,7 +233,7 @@ def mechanism_above(mechanism: Noise, cut: Cut) -> Noise:
     return kind(space, sigma2, mechanism.precision, mechanism.law, mechanism.saved)
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class BranchNoise:
     """The noise on the residuals below one node of a cut, with the σ² and the distribution of
     the whole product's mechanism.

@@ -5,11 +5,11 @@ Both margins of the table are public (within strata), so only x11 needs protecti
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from attrs import frozen
 from numpy.typing import ArrayLike, NDArray
 
 from semidp.errors import Refused
@@ -32,7 +32,7 @@ _FINEST = 32  # bits after the point: rounding then moves a probability by less 
 _SIGNIFICANT = 51  # of the 53 bits of a float, so u and u ± half a step are floats
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class CellSpace(QuerySpace):
     """S of x11, the count of the first level of both features, summed over strata.
 
@@ -165,7 +165,7 @@ def transpose_counts(table: Table, names: tuple[str, ...]) -> NDArray[np.int64]:
     return table.counts.transpose([*dict.fromkeys(map(table.schema.axis, names))])
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(slots=False, eq=False)
 class CanonicalMechanism(Mechanism):
     """x11 plus canonical noise, drawn exactly on a grid of 2^-bits (Cho and Awan, construction of
     canonical noise).

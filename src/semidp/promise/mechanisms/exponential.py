@@ -6,13 +6,12 @@ The fewer records would have to change to make a value the quantile, the likelie
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from attrs import evolve
+from attrs import evolve, frozen
 from numpy.typing import NDArray
 
 from semidp.errors import InputError
@@ -45,7 +44,7 @@ from semidp.promise.tradeoff.function import Tradeoff
 from semidp.promise.tradeoff.smooth import ZCDP, Gaussian
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class RankSpace(SpaceByGroups):
     """How many records of each group can be replaced: Σ k_g and Σ k_g², for m choices in each
     group.
@@ -324,7 +323,7 @@ def recorded_ranks(
 _PI = Fraction(355, 113)  # a little more than π
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class ExponentialMechanism(Mechanism):
     """Choices with ``P(v) ∝ exp(-rate · s(v))``, s(v) the score of `rank_scores`.
 
@@ -391,7 +390,7 @@ class ExponentialMechanism(Mechanism):
 
     def with_less_noise(self, share: Fraction) -> "ExponentialMechanism":
         """Return choices at a larger rate: chosen values cannot be moved towards the quantiles."""
-        return replace(self, rate=self.rate / share)
+        return evolve(self, rate=self.rate / share)
 
     def noises(self, count: int, randomness: Randomness) -> NDArray[Any]:
         """Refuse: nothing is added to anything."""
@@ -462,7 +461,7 @@ class ExponentialMechanism(Mechanism):
         return np.stack(columns, axis=1)
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class PermuteAndFlip(ExponentialMechanism):
     """Pure ε with ``ε = 2 rate Σ k_g``, chosen by flips: more accurate than the exponential
     mechanism at the same ε.
@@ -484,7 +483,7 @@ class PermuteAndFlip(ExponentialMechanism):
         return approximate(2 * self.rate * self.space.l1)
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class ConcentratedExponential(ExponentialMechanism):
     """zCDP with ``ρ = rate² Σ k_g² / 2``."""
 
@@ -504,7 +503,7 @@ class ConcentratedExponential(ExponentialMechanism):
         return ZCDP(self.rate**2 * self.space.l2_squared / 2)
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class GaussianExponential(ExponentialMechanism):
     """GDP with ``μ² = (π/2) rate² Σ k_g²``, π rounded up."""
 

@@ -11,12 +11,12 @@ import itertools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from attrs import evolve, field, frozen
 from numpy.typing import ArrayLike, NDArray
 
 from semidp.errors import Refused
@@ -48,7 +48,7 @@ MOST_MOVES = 20_000
 _LARGEST = 2.0**52  # beyond it floats are whole numbers anyway, and their sums no longer exact
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(slots=False, eq=False)
 class PlacedBall(ABC):
     """A ball and the flat positions of its coordinates in the table."""
 
@@ -97,7 +97,7 @@ class PlacedBall(ABC):
         return np.asarray(squares, dtype=np.float64).reshape(self.cells.shape)
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(slots=False, eq=False)
 class PlacedMatrix(PlacedBall):
     """A ball of matrices with both sides published: whole iff the sums over leading rows and
     columns are.
@@ -125,7 +125,7 @@ class PlacedMatrix(PlacedBall):
         return kron(row_steps, column_steps, format="csr")
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(slots=False, eq=False)
 class PlacedRows(PlacedBall):
     """A ball of rows with published totals: whole iff the sums over leading cells of each row
     are.
@@ -149,7 +149,7 @@ class PlacedRows(PlacedBall):
         return _steps(starts, size)
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(slots=False, eq=False)
 class PlacedList(PlacedBall):
     """The ball of a list of whole vectors: whole iff the coordinates in a basis of the whole points
     of the span are.
@@ -352,7 +352,7 @@ _PROBES = 8  # points at which two covariances are compared
 _ROUNDING = 1 / 12
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(slots=False, eq=False)
 class KNormMechanism(PureMechanism):
     """Noise of density ``∝ exp(-ε ‖v‖_K)`` on the span of S_a, K = hull(S_a): pure ε (Cho and Awan,
     Algorithm 3).
@@ -422,7 +422,7 @@ class KNormMechanism(PureMechanism):
 
     def reporting(self, progress: Progress) -> Self:
         """Return a copy that reports the progress of a long draw."""
-        return replace(self, progress=progress)
+        return evolve(self, progress=progress)
 
     @cached_property
     def placed_ball(self) -> PlacedBall:

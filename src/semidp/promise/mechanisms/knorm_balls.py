@@ -8,11 +8,11 @@ with two levels on one side. Tables with three levels or more on both sides are 
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
 
 import numpy as np
+from attrs import frozen
 from numpy.random import Generator
 from numpy.typing import NDArray
 
@@ -27,7 +27,7 @@ _PILOT = 4000  # divided by the dimension, and 200 more: so many uniform points 
 _ZERO = 1e-9  # singular values below this part of the largest are rounding errors
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(slots=False, eq=False)
 class ExplicitBall:
     """K = hull(S) for a finite S, in the coordinates of an orthonormal basis of its span.
 
@@ -46,7 +46,7 @@ class ExplicitBall:
 
     vectors: NDArray[np.generic]
 
-    def __post_init__(self) -> None:
+    def __attrs_post_init__(self) -> None:
         vectors = np.asarray(self.vectors, dtype=float)
         is_list = vectors.ndim >= 2 and np.isfinite(vectors).all()
         if not is_list or not vectors.any():
@@ -279,7 +279,7 @@ def root_second_moment(columns: Integers) -> Floats:
     return 4 * (2 * columns - 1) / (columns * (columns + 1))
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class RowsBall:
     """K = {V : rows sum to 0, N(V_i) <= limit_i, Σ N(V_i) <= a}: the hull of S_a when only row
     totals are published.
@@ -305,7 +305,7 @@ class RowsBall:
     lengths: tuple[int, ...]
     a: int
 
-    def __post_init__(self) -> None:
+    def __attrs_post_init__(self) -> None:
         has_rows = self.limits and min(self.limits) >= 1
         good = has_rows and min(self.lengths) >= 2 and self.a >= 1
         if not good or len(self.limits) != len(self.lengths):
@@ -418,7 +418,7 @@ class RowsBall:
             count = max(1, _CHUNK // len(self.limits))
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class PairBall:
     """K = {(u, -u) : Σu = 0, N(u) <= reach}: the hull of S_a for tables with two rows and both
     margins published.

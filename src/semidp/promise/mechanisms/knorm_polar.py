@@ -14,12 +14,12 @@ sees the polytope through a pricing function.
 import importlib
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
+from attrs import frozen
 from numpy.random import Generator
 from numpy.typing import NDArray
 
@@ -110,7 +110,7 @@ def noise_moment(ball: NormBall, epsilon: Fraction) -> float:
     return radius_moment * second_moment(ball) / round_down(epsilon) ** 2
 
 
-@dataclass(frozen=True)
+@frozen
 class Optimum:
     """A point of the polar and the multipliers of its rows: both are checked before they are
     trusted.

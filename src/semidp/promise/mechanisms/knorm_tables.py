@@ -7,10 +7,10 @@ table with one published side and two levels on a side have the ball of a table 
 """
 
 import math
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from attrs import frozen
 from numpy.random import Generator
 from numpy.typing import NDArray
 
@@ -57,7 +57,7 @@ MOST_FREE_CELLS = 121
 _BATCH = 1 << 18  # numbers in a batch of proposals
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class TableBall:
     """K = hull(S_a) for r x c tables, 3 <= r <= c, under A_2 (four-cell moves) or A_3 (three-cycles
     as well).
@@ -82,7 +82,7 @@ class TableBall:
     columns: int
     a: int
 
-    def __post_init__(self) -> None:
+    def __attrs_post_init__(self) -> None:
         has_sides = 3 <= self.rows <= self.columns
         if not has_sides or self.a not in (2, 3):
             raise InputError(
@@ -201,7 +201,7 @@ class TableBall:
         return np.asarray(points[(column_sums <= 2).all(axis=1)])
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class ExchangeBall:
     """K = hull(S) of exchanges where one side of a table is published: two rows, or two columns.
 
@@ -222,7 +222,7 @@ class ExchangeBall:
     rows: int
     columns: int
 
-    def __post_init__(self) -> None:
+    def __attrs_post_init__(self) -> None:
         if min(self.shape) != 2:
             raise InputError(
                 f"the ball of exchanges is known for two rows or two columns, not for {self}"

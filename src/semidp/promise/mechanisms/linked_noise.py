@@ -4,11 +4,11 @@ the tables best.
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from attrs import evolve, frozen
 from numpy.typing import NDArray
 
 from semidp.errors import InputError, Refused
@@ -24,7 +24,7 @@ from semidp.promise.tradeoff.function import Tradeoff
 from semidp.promise.tradeoff.smooth import ZCDP, Gaussian
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(slots=False, eq=False)
 class LinkedNoise(Mechanism):
     """Gaussian noise on the residuals of member tables and of unit tables.
 
@@ -137,7 +137,7 @@ class LinkedNoise(Mechanism):
         for part, kind in zip(self.parts, space.kinds, strict=True):
             squares = {"residuals": _squares(part), "draw": part.law}
             parts.append(ResidualNoise.from_record(kind, squares))
-        return replace(self, space=space, members=parts[0], units=parts[1]).guarantee
+        return evolve(self, space=space, members=parts[0], units=parts[1]).guarantee
 
     def record(self) -> dict[str, Any]:
         """Return the ledger entry: the tables of both kinds, and the exact noise of every

@@ -9,11 +9,11 @@ nonnegative lives in `fitting`.
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self, cast
 
 import numpy as np
+from attrs import asdict, evolve, field, frozen
 from numpy.typing import ArrayLike, NDArray
 
 from semidp.errors import InputError, Refused
@@ -58,7 +58,7 @@ _LARGEST_SCALE = 2**48  # beyond it, the samplers refuse: counts plus noise may 
 _LARGEST_VALUE = 2**62
 
 
-@dataclass(frozen=True)
+@frozen
 class Measurement:
     """The output of a mechanism. Everything in it may be published; nothing in it is confidential.
 
@@ -94,7 +94,7 @@ class Measurement:
     private: bool
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(slots=False, eq=False)
 class Mechanism(ABC):
     """A calibrated additive mechanism: a sensitivity space and an exact scale.
 
@@ -201,7 +201,7 @@ class Mechanism(ABC):
         >>> mechanism.under(Ball(4)).tradeoff.mu
         Fraction(2, 1)
         """
-        return replace(self, space=self.space.under(adjacency)).guarantee
+        return evolve(self, space=self.space.under(adjacency)).guarantee
 
     @property
     def expected_l2(self) -> float:
@@ -240,7 +240,7 @@ class Mechanism(ABC):
         `recorded`.
         """
         noise: dict[str, Any] = {"law": self.name}
-        for name, value in vars(self).items():
+        for name, value in asdict(cast(Any, self), recurse=False).items():
             if isinstance(value, Fraction):
                 noise[name] = plain(value)
         return {"query": self.space.query(), "noise": noise}
@@ -346,7 +346,7 @@ class Mechanism(ABC):
         return noisy
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(slots=False, eq=False)
 class CellByCell(Mechanism):
     """A mechanism that adds an independent whole number to every cell, all from one
     distribution.
@@ -367,7 +367,7 @@ class CellByCell(Mechanism):
         return self.sampler.sample((count, *self.space.shape), randomness)
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class NoNoise(Mechanism):
     """No noise, for a table that the public totals fix: it is published exactly.
 

@@ -7,12 +7,12 @@ gets, and computes the tables from it.
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from attrs import frozen
 from numpy.typing import ArrayLike, NDArray
 
 from semidp.errors import InputError, Refused
@@ -112,7 +112,7 @@ def draws_of_laws(
     return result
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(slots=False, eq=False)
 class ResidualNoise(Mechanism):
     """Gaussian noise on the residuals of a product of tables: discrete for zCDP, rounded for GDP
     and (ε, δ).
@@ -159,7 +159,7 @@ class ResidualNoise(Mechanism):
     law: str
     saved: float = 0.0
 
-    def __post_init__(self) -> None:
+    def __attrs_post_init__(self) -> None:
         if self.law not in LAWS:
             laws = " or ".join(LAWS)
             raise InputError(f"the noise of residuals is {laws}, not {str(self.law)[:40]!r}")

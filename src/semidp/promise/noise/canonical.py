@@ -10,7 +10,6 @@ The test that uses them is in `umpu`.
 import math
 from abc import ABC, abstractmethod
 from bisect import bisect_right
-from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
@@ -18,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import scipy
+from attrs import field, frozen
 from numpy.typing import ArrayLike, NDArray
 
 from semidp.errors import InputError, Refused
@@ -34,7 +34,7 @@ Floats = NDArray[np.float64]
 _NARROWEST = Fraction(1, 10_000)  # of 1 - 2c, the probability of [-1/2, 1/2]
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class CanonicalNoise(ABC):
     """Noise N with a continuous cdf F, symmetric about 0, for which ``F(x - 1) = f(F(x))`` wherever
     that is positive.
@@ -51,7 +51,7 @@ class CanonicalNoise(ABC):
 
     sensitivity: int = field(default=1, kw_only=True)
 
-    def __post_init__(self) -> None:
+    def __attrs_post_init__(self) -> None:
         number = self.sensitivity
         is_whole = isinstance(number, int) and not isinstance(number, bool)
         if not is_whole or number < 1:
@@ -166,7 +166,7 @@ class CanonicalNoise(ABC):
         return self._unit_cdf(start[:, None] + np.arange(count))
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class Tulap(CanonicalNoise):
     """The only canonical noise for (ε, δ): truncated uniform-Laplace.
 
@@ -187,8 +187,8 @@ class Tulap(CanonicalNoise):
     epsilon: Fraction
     delta: Fraction = Fraction(0)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def __attrs_post_init__(self) -> None:
+        super().__attrs_post_init__()
         if self.epsilon <= 0 or not 0 <= self.delta < 1:
             raise InputError("Tulap noise needs epsilon above 0 and delta at least 0 and below 1")
 
@@ -248,7 +248,7 @@ class Tulap(CanonicalNoise):
         return inside - whole - ball(Fraction(1, 2))
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class Normal(CanonicalNoise):
     """The canonical noise of Gaussian privacy: N(0, 1/μ²).
 
@@ -259,8 +259,8 @@ class Normal(CanonicalNoise):
     variance: Fraction
     """1/μ², exact: μ itself may be the root of a fraction."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def __attrs_post_init__(self) -> None:
+        super().__attrs_post_init__()
         if self.variance <= 0:
             raise InputError("the variance of the noise must be above 0")
 
@@ -284,7 +284,7 @@ class Normal(CanonicalNoise):
         return -(2 * w).erfcinv() * root_of_two_variances
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class Recursive(CanonicalNoise):
     """The canonical noise of a symmetric piecewise-linear f, by the paper's recursion.
 
@@ -310,8 +310,8 @@ class Recursive(CanonicalNoise):
     alphas: tuple[Fraction, ...]
     values: tuple[Fraction, ...]
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def __attrs_post_init__(self) -> None:
+        super().__attrs_post_init__()
         if 1 - 2 * self.c < _NARROWEST:
             raise Refused(
                 "this guarantee is so strong that its canonical noise, which is built step by step,"

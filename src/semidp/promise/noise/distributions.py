@@ -8,12 +8,12 @@ tables with fixed sums is in `lattice`; mechanisms decide how much noise a guara
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
 import scipy
+from attrs import frozen
 from numpy.typing import ArrayLike, NDArray
 
 from semidp.errors import InputError, Refused
@@ -85,13 +85,13 @@ class CountNoise(ABC):
         """Return `count` draws."""
 
 
-@dataclass(frozen=True)
+@frozen
 class _VarianceNoise(CountNoise, OfVariance):
     """What the two Gaussians share: an exact σ², and draws by look-up or, for a large σ², by
     attempts.
     """
 
-    def __post_init__(self) -> None:
+    def __attrs_post_init__(self) -> None:
         """Check σ²."""
         object.__setattr__(self, "sigma2", variance_parameter(self.sigma2))
 
@@ -113,7 +113,7 @@ class _VarianceNoise(CountNoise, OfVariance):
         return x[accepted]
 
 
-@dataclass(frozen=True)
+@frozen
 class DiscreteGaussian(_VarianceNoise, GaussianLaw):
     """P(k) = exp(-k²/2σ²) / Σ_j exp(-j²/2σ²) on the integers (canonne2020discrete), given by σ².
 
@@ -178,7 +178,7 @@ class DiscreteGaussian(_VarianceNoise, GaussianLaw):
         return attempt(centres, widths(variance), stream, exact)
 
 
-@dataclass(frozen=True)
+@frozen
 class RoundedGaussian(_VarianceNoise):
     """The distribution of round(σZ) for a standard normal Z, given by σ²: P(k) = Φ((k + 1/2)/σ) -
     Φ((k - 1/2)/σ).
@@ -262,7 +262,7 @@ class RoundedGaussian(_VarianceNoise):
         return attempt(centre, widths(variance), stream, exact, reach=0.5)
 
 
-@dataclass(frozen=True)
+@frozen
 class DiscreteLaplace(CountNoise):
     """P(k) ∝ exp(-|k|/s) on the integers, given by the scale s (ghosh2012universally).
 
@@ -285,7 +285,7 @@ class DiscreteLaplace(CountNoise):
 
     scale: Fraction
 
-    def __post_init__(self) -> None:
+    def __attrs_post_init__(self) -> None:
         """Check the scale."""
         scale = positive(self.scale, "scale")
         if scale > _LARGEST_SCALE:

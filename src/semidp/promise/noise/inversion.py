@@ -9,12 +9,12 @@ basic laws; `distributions` builds the others from them.
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from typing import Protocol
 
 import numpy as np
+from attrs import frozen
 from numpy.typing import NDArray
 
 from semidp.errors import Refused
@@ -82,7 +82,7 @@ class LazyUniform:
 _BITS_TO_NATS = math.log(2)
 
 
-@dataclass(frozen=True)
+@frozen
 class OfVariance:
     """The common part of the two Gaussian laws: σ², and where their tails begin."""
 
@@ -94,7 +94,7 @@ class OfVariance:
         return -reach, reach - 1
 
 
-@dataclass(frozen=True)
+@frozen
 class GaussianLaw(OfVariance):
     """P(k) = exp(-k²/2σ²) / Σ_j exp(-j²/2σ²) on the integers.
 
@@ -158,7 +158,7 @@ def _gaussian_reach(sigma2: Fraction, bits: int) -> int:
     return math.isqrt(math.ceil(2 * sigma2 * nats)) + 2
 
 
-@dataclass(frozen=True)
+@frozen
 class GeometricLaw:
     """P(k) ∝ exp(-k/s) on 0, 1, 2, …, or below `size`: a geometric variable, or a digit of one in
     base `size`.

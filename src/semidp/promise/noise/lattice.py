@@ -9,13 +9,13 @@ is drawn for each pair of a row split and a column split. The one-dimensional dr
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache, partial
 from itertools import pairwise
 from typing import ClassVar
 
 import numpy as np
+from attrs import frozen
 from numpy.typing import NDArray
 
 from semidp.errors import InputError, Refused
@@ -37,7 +37,7 @@ from semidp.promise.noise.rejection import (
 )
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class Splits:
     """A binary tree over `size` positions; nodes are numbered, the positions themselves first.
 
@@ -144,7 +144,7 @@ _RUNS = (1, 4, 16, 64, 256, 1024, _DEEPEST)
 _STEP_COST, _DRAW_COST = 2.5e-4, 1.5e-7
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class _ZeroSums:
     """What both lattices share: a shape, an exact σ², and tables by the sampler below."""
 
@@ -154,7 +154,7 @@ class _ZeroSums:
 
     columns_free: ClassVar[bool]
 
-    def __post_init__(self) -> None:
+    def __attrs_post_init__(self) -> None:
         """Check the shape and σ²; choose the order of the draws, or refuse."""
         for size in (self.rows, self.columns):
             if not is_whole(size) or size < 1:
@@ -230,7 +230,7 @@ class _ZeroSums:
         return drawn.reshape(count, self.rows, self.columns)
 
 
-@dataclass(frozen=True)
+@frozen
 class LatticeGaussian(_ZeroSums):
     """P(v) ∝ exp(-|v|²/2σ²) over the integer tables v whose rows and columns all sum to zero.
 
@@ -280,7 +280,7 @@ class LatticeGaussian(_ZeroSums):
     columns_free: ClassVar[bool] = False
 
 
-@dataclass(frozen=True)
+@frozen
 class OneSidedLatticeGaussian(_ZeroSums):
     """P(v) ∝ exp(-|v|²/2σ²) over the integer tables v of which each row sums to zero; columns are
     free.
@@ -306,7 +306,7 @@ class OneSidedLatticeGaussian(_ZeroSums):
     columns_free: ClassVar[bool] = True
 
 
-@dataclass(frozen=True)
+@frozen
 class _DrawingOrder:
     """Both trees, the pairs of splits in the order of their draws, and what the acceptance step
     knows beforehand.

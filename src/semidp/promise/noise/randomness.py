@@ -7,10 +7,10 @@ such words. What the words are turned into lives in the other modules of this pa
 import hashlib
 import json
 import os
-from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
+from attrs import field, frozen
 from numpy.typing import NDArray
 
 from semidp.errors import InputError
@@ -35,7 +35,7 @@ class Randomness(Protocol):
         """Return the source of one part of the work, named by its key: a request, a partition."""
 
 
-@dataclass(frozen=True)
+@frozen
 class SystemRandomness:
     """The operating system's generator (``getrandom``), read in bulk. The default, and the only
     secure source.
@@ -60,7 +60,7 @@ class SystemRandomness:
         return self
 
 
-@dataclass(frozen=True)
+@frozen
 class SeededRandomness:
     """Words that anybody who knows the seed can repeat: for tests and studies, **never private**.
 
@@ -81,12 +81,12 @@ class SeededRandomness:
 
     seed: int
     key: tuple[str, ...] = field(default=(), repr=False)
-    _bits: np.random.BitGenerator = field(init=False, repr=False, compare=False)
+    _bits: np.random.BitGenerator = field(init=False, repr=False, eq=False)
 
     secure = False
     """Whoever knows the seed knows the noise."""
 
-    def __post_init__(self) -> None:
+    def __attrs_post_init__(self) -> None:
         """Start the generator."""
         if not is_whole(self.seed) or self.seed < 0:
             raise InputError(f"a seed must be a whole number, 0 or more, not {self.seed!r}")

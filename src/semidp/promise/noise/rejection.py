@@ -22,11 +22,11 @@ A whole table is accepted with the product of θ(c; q)/θ(0; q) over its cells, 
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache, partial
 
 import numpy as np
+from attrs import frozen
 from numpy.typing import NDArray
 
 from semidp.errors import Refused
@@ -73,7 +73,7 @@ def proposal_spread(index: int) -> int:
     return 1 << max(0, octaves_beyond + 1)
 
 
-@dataclass(frozen=True)
+@frozen
 class _ProposalTables:
     """The tables of all proposal classes, one row of `guide` for each table."""
 
@@ -110,7 +110,7 @@ def _family() -> _ProposalTables:
     )
 
 
-@dataclass(frozen=True)
+@frozen
 class Widths:
     """What an attempt needs to know of s²: the proposal class, 1/(2s²) within a relative 2^-48, and
     1/(2δ).

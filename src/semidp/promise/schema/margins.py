@@ -10,12 +10,12 @@ module: a(t), norms, projection, fit, grouped statistics. It proves no bounds: t
 
 import math
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from operator import gt
 from typing import Any
 
 import numpy as np
+from attrs import field, frozen
 from numpy.typing import NDArray
 
 View = tuple[int, ...]
@@ -202,7 +202,7 @@ def variables(view: View) -> frozenset[tuple[int, int]]:
     return frozenset(pairs)
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class Chain:
     """The depths of one feature: for each, where in the leaves its nodes begin. Every node is a
     range of leaves.
@@ -326,7 +326,7 @@ class Chain:
         return Chain(leaves.stop - leaves.start, tuple(starts))
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class Grid:
     """The cells of a table, one axis per feature, and its margins: arrays with an axis for
     each feature that they name.
@@ -517,7 +517,7 @@ class Grid:
         return sparse.csr_array(entries, shape=(start, len(cells)))
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class Totals:
     """The published counts of one margin: its view, and its array with an axis for each feature
     that it names.
@@ -531,7 +531,7 @@ class Totals:
     view: View
     counts: Counts = field(repr=False)
 
-    def __post_init__(self) -> None:
+    def __attrs_post_init__(self) -> None:
         unnamed = tuple(axis for axis, depth in enumerate(self.view) if not depth)
         if unnamed and self.counts.ndim == len(self.view):
             object.__setattr__(self, "counts", self.counts.squeeze(unnamed))

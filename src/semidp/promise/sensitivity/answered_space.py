@@ -4,12 +4,12 @@ sizes stay fixed.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+from attrs import evolve, frozen
 from numpy.typing import ArrayLike, NDArray
 
 from semidp.promise.schema.margins import Counts, Floats
@@ -25,7 +25,7 @@ from semidp.promise.tradeoff.budget import Budget
 _FINEST = 500
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class AnsweredSpace(SpaceByGroups):
     """S_a of the pairs (number who answered, sum of their values) by published groups; see
     `answered_space`.
@@ -137,7 +137,7 @@ class AnsweredSpace(SpaceByGroups):
         with_none = []
         for values in moves.values:
             with_none.append([0, *(value + 1 for value in values)])
-        return replace(moves, values=with_none)
+        return evolve(moves, values=with_none)
 
     @cached_property
     def norms(self) -> Norms:

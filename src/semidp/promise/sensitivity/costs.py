@@ -11,11 +11,11 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cache, cached_property
 
 import numpy as np
+from attrs import field, frozen
 from numpy.typing import NDArray
 
 from semidp.errors import Refused
@@ -105,7 +105,7 @@ def _single_options(slot: Tree) -> list[tuple[Fraction, Fraction, Fraction]]:
     return options
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class MoveList:
     """All moves of a small dataspace.
 
@@ -121,7 +121,7 @@ class MoveList:
     released: View
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(slots=False, eq=False)
 class BallCosts:
     """Costs under A_a: at most a records differ, and every published margin stays.
 
@@ -153,10 +153,10 @@ class BallCosts:
     a: int
     moves: MoveList | None = field(default=None, repr=False)
     times: int = 1
-    _costs: dict[object, Fraction] = field(default_factory=dict, init=False, repr=False)
-    _listed_squares: dict[View, Floats] = field(default_factory=dict, init=False, repr=False)
+    _costs: dict[object, Fraction] = field(factory=dict, init=False, repr=False)
+    _listed_squares: dict[View, Floats] = field(factory=dict, init=False, repr=False)
     _bounds: dict[tuple[View, ...], tuple[JointBound, ...]] = field(
-        default_factory=dict, init=False, repr=False
+        factory=dict, init=False, repr=False
     )
 
     def cost(self, view: View) -> Fraction:
@@ -490,7 +490,7 @@ class BallCosts:
         return Tree(tuple(counts), max(self._depths[axis], default=0))
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(slots=False, eq=False)
 class ExchangeCosts(BallCosts):
     """Costs under exchanges of one person, or of one linked member (`described_moves`).
 

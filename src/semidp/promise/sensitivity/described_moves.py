@@ -10,11 +10,11 @@ A pattern says which records of a move are siblings, and which are the same node
 
 import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cache
 from typing import ClassVar
 
 import numpy as np
+from attrs import field, frozen
 
 from semidp.promise.schema.margins import Chain, Floats, Mask, View, list_axes
 
@@ -24,7 +24,7 @@ Block = Mapping[int, int]
 PERSON, ALTERNATIVE = "x", "y"
 
 
-@dataclass(frozen=True)
+@frozen
 class Rule:
     """Two letters have the same node of a feature at a depth, or different ones."""
 
@@ -34,7 +34,7 @@ class Rule:
     equal: bool
 
 
-@dataclass(frozen=True)
+@frozen
 class MovedRecord:
     """One record of an exchange: its letter before and after, along each feature."""
 
@@ -42,7 +42,7 @@ class MovedRecord:
     after: tuple[str, ...]
 
 
-@dataclass(frozen=True)
+@frozen
 class ExchangeMove:
     """One kind of exchange: who moves, which values they take from whom, and what must agree.
 
@@ -165,7 +165,7 @@ def list_handovers(
             yield Handover(blocks, differing, doer, axes, units, placed).describe()
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class Handover:
     """One assignment of carriers in an exchange.
 
@@ -275,7 +275,7 @@ Shape = tuple[tuple["Shape", int], ...]
 """A node by its children: each kind of them, and how many there are; a leaf has none."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Tree:
     """One feature as moves see it: all its depths, or a *slot* of two depths.
 
@@ -341,7 +341,7 @@ class Tree:
         return node
 
 
-@dataclass(frozen=True)
+@frozen
 class Pattern:
     """Which records of a move are siblings and which are the same node along one feature.
 
@@ -357,11 +357,11 @@ class Pattern:
     """
 
     kind: object
-    kernels: Floats = field(repr=False, compare=False)
-    same: Mask = field(repr=False, compare=False)
+    kernels: Floats = field(repr=False, eq=False)
+    same: Mask = field(repr=False, eq=False)
 
 
-@dataclass(frozen=True)
+@frozen
 class BallMove:
     """Moves of the ball: a records vanish and a others appear, and every published node keeps its
     count.
@@ -407,7 +407,7 @@ class BallMove:
             yield paths
 
 
-@dataclass(frozen=True)
+@frozen
 class FeatureMove:
     """One feature of an exchange: letters are placed in its tree, and records stand at letters.
 

@@ -9,11 +9,11 @@ of the gaps. The query is the difference of the two halves of every node, group 
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
+from attrs import frozen
 from numpy.typing import ArrayLike, NDArray
 
 from semidp.errors import InputError
@@ -33,7 +33,7 @@ Integers = NDArray[np.int64]
 Labels = tuple[int, ...]
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class ValueTree:
     """The tree of `values` values 0, 1, …: every node is cut in two halves, the left one larger by
     at most one.
@@ -131,7 +131,7 @@ class ValueTree:
         return Placement(self, {(0, 1): 1}).cost
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class Placement:
     """The placement of some values in a tree that maximizes their weighted
     distances.
@@ -294,7 +294,7 @@ ONE_PAIR = {(0, 1): 1}
 _PERSON, _CARRIER, _AFTER = 0, 1, 2
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class DistributionSpace(SpaceByGroups):
     """S of the differences D of all groups, from which a distribution is computed.
 

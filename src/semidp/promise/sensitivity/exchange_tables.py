@@ -9,12 +9,12 @@ search runs over agreements, never over cells.
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cache, cached_property
 from itertools import islice, product
 from operator import mul
 
 import numpy as np
+from attrs import field, frozen
 from numpy.typing import NDArray
 
 from semidp.errors import Refused
@@ -43,7 +43,7 @@ Value = tuple[int, ...]  # what the table sees of a record in a block: an offset
 Values = tuple[Value, ...]  # of the person before and after, then of each other record
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class SeenBlock:
     """One published block as a released table sees it; or all that lies in no block, as one cell.
 
@@ -184,7 +184,7 @@ def read_letters(move: ExchangeMove, seen: Sequence[Value]) -> Values:
     return tuple(values)
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(slots=False, eq=False)
 class ExchangeTable:
     """A released table under exchange adjacency.
 

@@ -10,10 +10,10 @@ patterns there are is in `described_moves`.
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
+from attrs import evolve, field, frozen
 from numpy.typing import NDArray
 
 from semidp.promise.schema.margins import Floats, View
@@ -32,7 +32,7 @@ _MOST_KEYS = 2**20  # ways in which residuals may name the features
 _UNIT = 2.0**-52
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class Factor:
     """Some features whose patterns are chosen together: one alone, or those that margins tie.
 
@@ -68,7 +68,7 @@ class Factor:
         return names
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(slots=False, eq=False)
 class Family:
     """Moves as combinations: records that appear (+1) and vanish (-1), and for each feature the
     patterns in which they may agree.
@@ -153,7 +153,7 @@ class Family:
         """Mark a family that keeps joint margins only feature by feature, and so has more moves
         than need be hidden.
         """
-        return None if family is None else replace(family, kept_margins=False)
+        return None if family is None else evolve(family, kept_margins=False)
 
     @classmethod
     def exchanges(
@@ -180,7 +180,7 @@ class Family:
         >>> family.times(9).most([(1,)], np.array([1.0]))[0]
         18.0
         """
-        return replace(self, scale=square * self.scale)
+        return evolve(self, scale=square * self.scale)
 
     @cached_property
     def _entries(self) -> tuple[NDArray[np.intp], Floats]:
@@ -290,7 +290,7 @@ class Family:
         return best * self.scale, squares
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class _Arranged:
     """The residuals of a family as arrays for tensor products: their τ with an axis for each
     factor, and a matrix for each factor.

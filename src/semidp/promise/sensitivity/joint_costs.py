@@ -8,11 +8,11 @@ which the allocation of noise uses as a cut. `costs` has the moves of each adjac
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Protocol
 
 import numpy as np
+from attrs import field, frozen
 
 from semidp.promise.exact import round_up
 from semidp.promise.schema.margins import Floats, View
@@ -35,7 +35,7 @@ class GroupCost(Protocol):
         ...
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class SumOfCosts:
     """The sum of the costs of single residuals."""
 
@@ -50,7 +50,7 @@ class SumOfCosts:
         return float(self.costs @ tau) * (len(tau) + 2) * _ROUND
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class ListedMoves:
     """Bound by a list of all moves, each given by the squares of its residuals.
 
@@ -78,7 +78,7 @@ class ListedMoves:
         return self.records**2 * float(tau.sum()) * _UNIT
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class PatternMoves:
     """Bound by the moves of some families. One move belongs to one family: the worst family counts.
 
@@ -116,7 +116,7 @@ class PatternMoves:
         return sum(family.work for family in self.families)
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class ResidualGroup:
     """Some residuals, given by their numbers, with several bounds on what they cost together."""
 
@@ -135,7 +135,7 @@ class ResidualGroup:
         return next(part for part, value in zip(self.parts, values, strict=True) if value <= limit)
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class JointBound:
     """Residuals divided into groups, whose costs are added up."""
 

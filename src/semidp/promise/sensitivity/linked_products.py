@@ -11,12 +11,12 @@ the residual, not of the table that contains it.
 import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+from attrs import evolve, field, frozen
 from numpy.typing import ArrayLike, NDArray
 
 from semidp.errors import InputError, Refused
@@ -39,7 +39,7 @@ _UNIT_SIZE = Fraction(6)  # of size alone: two units go up or down by one
 _SINGLE = 2  # the square of one record that changes
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(slots=False, eq=False)
 class LinkedCosts:
     """Costs of the residuals of one kind of linked records: bounded one by one, and added.
 
@@ -57,7 +57,7 @@ class LinkedCosts:
     public: LinkedDataspace
     residuals: Residuals
     exchange: bool
-    _costs: dict[View, Fraction] = field(default_factory=dict, init=False, repr=False)
+    _costs: dict[View, Fraction] = field(factory=dict, init=False, repr=False)
 
     moves = None
     """Moves of linked records are not listed."""
@@ -339,7 +339,7 @@ def _sum_of_lengths(times: int, square: Fraction, others: int) -> Fraction:
     return Fraction(math.ceil(root**2 * 2**40), 2**40)
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(slots=False, eq=False)
 class KindSpace(ProductSpace):
     """The residuals of the tables of one kind of linked records.
 
@@ -405,7 +405,7 @@ def find_inhabited_leaves(dataspace: Any, axis: int) -> NDArray[np.bool_]:
     return structure.inhabited_nodes(axis, dataspace.schema.grid.full[axis])
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class LinkedSpace(QuerySpace):
     """The residuals of member tables and of unit tables, one after the other; see
     `linked_space`.
@@ -483,8 +483,8 @@ class LinkedSpace(QuerySpace):
     def under(self, adjacency: Adjacency) -> "LinkedSpace":
         """Return the space under another adjacency of the same promise."""
         _refuse_other_numbers(self.dataspace, adjacency)
-        members, units = (replace(kind, adjacency=adjacency) for kind in self.kinds)
-        return replace(self, adjacency=adjacency, members=members, units=units)
+        members, units = (evolve(kind, adjacency=adjacency) for kind in self.kinds)
+        return evolve(self, adjacency=adjacency, members=members, units=units)
 
     @property
     def cost(self) -> Fraction:

@@ -6,12 +6,12 @@ holds no outcome and draws no noise.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+from attrs import frozen
 from numpy.typing import NDArray
 
 from semidp.errors import InputError, Refused
@@ -37,7 +37,7 @@ LARGEST_DESIGN = 2**18
 """The most combinations of levels that a design may have."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Column:
     """A column of a design: a function of some features.
 
@@ -57,7 +57,7 @@ class Column:
     values: tuple[Fraction, ...]
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class PublicDesign:
     """The columns of a regression on categorical features.
 
@@ -80,7 +80,7 @@ class PublicDesign:
     schema: Schema
     columns: tuple[Column, ...]
 
-    def __post_init__(self) -> None:
+    def __attrs_post_init__(self) -> None:
         object.__setattr__(self, "columns", tuple(self.columns))
         if not self.columns:
             raise InputError("a design needs at least one column")
@@ -208,7 +208,7 @@ def label_cells(schema: Schema, coarse: Sequence[str], fine: Sequence[str]) -> N
 MOST_ROWS = 512  # of a design, for which all pairs are compared
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class MomentSpace(OutcomeSpace):
     """S_a of ``X'y = Σ z(x_i) y_i`` for a design with public moments; build it with `moment_space`.
 

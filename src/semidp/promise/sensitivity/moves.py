@@ -7,10 +7,10 @@ Closed forms are in `patterns`, and are tested against these lists.
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence, Set
-from dataclasses import dataclass, field
 from itertools import combinations, combinations_with_replacement, product
 
 import numpy as np
+from attrs import field, frozen
 from numpy.typing import NDArray
 
 from semidp.errors import Refused
@@ -39,7 +39,7 @@ Levels = dict[int, int]
 Labels = NDArray[np.intp]
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class ListedTables:
     """Every table of a small D_t, each with its sums over the features that are not released."""
 

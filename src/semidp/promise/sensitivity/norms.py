@@ -8,10 +8,10 @@ themselves are in `patterns` and `moves`.
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
+from attrs import field, frozen
 
 from semidp.errors import Refused
 from semidp.promise.schema.margins import (
@@ -38,7 +38,7 @@ from semidp.promise.spaces.structure import Structure
 LARGEST_PROGRAM = 20_000  # cells of a table that an integer program looks for
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class TableNorms:
     """Norms of a released table's sensitivity space, and how they were found.
 
@@ -77,7 +77,7 @@ class TableNorms:
         return TableNorms(self.norms.multiply(times), False, method, move, self.only)
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(slots=False, eq=False)
 class ReleasedTable:
     """A table to be released: its view of the schema, and the margins of it that follow from what
     is published.

@@ -8,11 +8,11 @@ margins fix and what they leave free.
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
+from attrs import field, frozen
 from numpy.typing import NDArray
 
 from semidp.errors import Refused
@@ -42,7 +42,7 @@ def list_coarser_views(view: View) -> Iterator[View]:
     return itertools.product(*(range(depth + 1) for depth in view))
 
 
-@dataclass(frozen=True)
+@frozen
 class Residuals:
     """Residuals ``r_d = H_d M_d x`` of the tables of a grid.
 
@@ -332,7 +332,7 @@ def _is_product(domain: Mask) -> bool:
     return math.prod(levels) == int(domain.sum())
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(slots=False, eq=False)
 class AveragingProjection:
     """P by averages over margins: O(cells × margins) time, no memory beyond the result."""
 
@@ -422,7 +422,7 @@ class AveragingProjection:
         return np.maximum(result, 0.0)
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(slots=False, eq=False)
 class LeastSquaresProjection:
     """P by least squares on the margin operator A: ``P v = v - A⁺ A v`` on the cells of the
     domain.
@@ -501,7 +501,7 @@ class LeastSquaresProjection:
         return np.asarray(solution[0])
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class FixedTable:
     """P = 0: the published statistics allow one table only."""
 

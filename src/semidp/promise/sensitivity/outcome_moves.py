@@ -12,11 +12,11 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property, partial
 
 import numpy as np
+from attrs import field, frozen
 from numpy.typing import NDArray
 
 from semidp.errors import InputError
@@ -44,7 +44,7 @@ _MOST_VECTORS = 5_000_000
 _CHUNK = 4_096
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(slots=False, eq=False)
 class OutcomeMoves:
     """The exchanges of records that carry an outcome.
 
@@ -79,7 +79,7 @@ class OutcomeMoves:
     axis: int
     values: Sequence[Sequence[int]]
     sets: Sequence[Block]
-    _options: dict[object, list[Mask]] = field(default_factory=dict, init=False, repr=False)
+    _options: dict[object, list[Mask]] = field(factory=dict, init=False, repr=False)
 
     @cached_property
     def _moves(self) -> list[ExchangeMove]:

@@ -7,12 +7,12 @@ such records.
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
+from attrs import field, frozen
 from numpy.typing import ArrayLike, NDArray
 
 from semidp.errors import InputError, Refused
@@ -34,7 +34,7 @@ from semidp.promise.spaces.semi_adjacency import semi_adjacency
 LARGEST_FACTOR = 10**300  # still a floating-point number
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class OutcomeSpace(QuerySpace):
     """What the spaces of an outcome share: the published counts fix no part, and nothing ties
     values unless said.
@@ -48,7 +48,7 @@ class OutcomeSpace(QuerySpace):
 
     exact_claims_only: ClassVar[bool] = True
 
-    def __post_init__(self) -> None:
+    def __attrs_post_init__(self) -> None:
         _refuse_published_answers(self.dataspace, self.adjacency, self.outcome, self.answered)
 
     @property
@@ -94,7 +94,7 @@ class OutcomeSpace(QuerySpace):
         return {**document, "lines": lines} if lines else document
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class GroupedSpace(OutcomeSpace):
     """A query space of an outcome by the groups of several sets; their counts are published."""
 
@@ -106,7 +106,7 @@ class GroupedSpace(OutcomeSpace):
         return self.blocks
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class SumSpace(GroupedSpace):
     """S_a of the sums of an outcome by the cells of published margins; build it with `sum_space`.
 
@@ -394,7 +394,7 @@ def groups_json(space: GroupedSpace) -> dict[str, Any]:
     return {"by": by} if space.answered is None else {"by": by, "answered": space.answered}
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class SpaceByGroups(GroupedSpace):
     """What the spaces of an outcome by several sets of groups share: the published sizes of the
     groups.

@@ -13,12 +13,12 @@ margins and a, never the counts; proofs in docs/errata.md.
 
 import math
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from functools import cache, cached_property
 from itertools import combinations, product
 from typing import Any
 
 import numpy as np
+from attrs import field, frozen
 from numpy.typing import NDArray
 
 from semidp.promise.schema.margins import Grid, Mask, Totals, View, common_part, join
@@ -33,7 +33,7 @@ Block = tuple[int, ...]  # the counts of a block's levels, largest first, capped
 LARGEST_SEARCH = 2000  # beyond this a the plain bound a² is used for Δ2²
 
 
-@dataclass(frozen=True)
+@frozen
 class Norms:
     """The norms of a sensitivity space: Δ1, Δ2² and Δ∞, all whole numbers.
 
@@ -83,7 +83,7 @@ class Norms:
         return Norms(max(self.l1, other.l1), l2_squared, max(self.linf, other.linf))
 
 
-@dataclass(frozen=True)
+@frozen
 class RecordPattern:
     """One way to move records inside one slice: how many records each cell has, and its level in
     each block.
@@ -100,7 +100,7 @@ class RecordPattern:
         return _squares(self.appear, self.vanish)
 
 
-@dataclass(frozen=True)
+@frozen
 class SliceCounts:
     """Counts of one level of the common part: the blocks there, and whether an unpublished feature
     may change.
@@ -293,7 +293,7 @@ def _levels(
     return tuple(up), tuple(down)
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(slots=False, eq=False)
 class BlockTable:
     """A table whose published margins are disjoint once their common part is fixed.
 

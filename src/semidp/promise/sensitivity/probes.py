@@ -8,11 +8,11 @@ caught before any noise is scaled to them.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import combinations
 
 import numpy as np
+from attrs import field, frozen
 from numpy.typing import NDArray
 
 from semidp.promise.schema.margins import (
@@ -44,7 +44,7 @@ class SelfCheckError(RuntimeError):
     """
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(slots=False, eq=False)
 class Probes:
     """Some exchanges as a table sees them; see `drawn`.
 

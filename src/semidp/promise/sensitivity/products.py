@@ -8,12 +8,12 @@ published margins fix are not measured. How much noise each gets is decided in
 import hashlib
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+from attrs import frozen
 from numpy.typing import ArrayLike, NDArray
 
 from semidp.errors import DataError, InputError, Refused
@@ -102,7 +102,7 @@ def product_space(
     return space
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(slots=False, eq=False)
 class ProductSpace(QuerySpace):
     """Residuals of several tables as one vector of whole numbers; see `product_space`.
 

@@ -10,12 +10,12 @@ compares.
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, is_dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
+from attrs import evolve, field, frozen, has
 from numpy.typing import ArrayLike, NDArray
 
 from semidp.errors import InputError, Refused
@@ -27,7 +27,7 @@ from semidp.promise.spaces.adjacency import Adjacency
 from semidp.promise.spaces.dataspace import Datasets, Dataspace
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class MatrixForm:
     """A table as a matrix of the cells that can occur: published rows, and columns that are
     published or free.
@@ -40,7 +40,7 @@ class MatrixForm:
     columns_published: bool
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class RowsForm:
     """The cells that can occur, row after row, where only the totals of rows are published and
     lengths differ.
@@ -221,12 +221,13 @@ class QuerySpace(ABC):
         """Return the space of the same query and dataspace under another adjacency; refuse where S
         is only a list of vectors.
         """
-        if not is_dataclass(self):
+        if not has(type(self)):
             raise Refused(
                 "the vectors that were given are those of one adjacency: list them again for the"
                 " other"
             )
-        return replace(self, adjacency=adjacency)
+        space: QuerySpace = evolve(cast(Any, self), adjacency=adjacency)
+        return space
 
     def check_shape(self, values: ArrayLike) -> NDArray[Any]:
         """Return values as an array; refuse another shape than the query's."""

@@ -8,11 +8,11 @@ noise, and `knorm` the K-norm of the hull.
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
+from attrs import frozen
 from numpy.typing import ArrayLike
 
 from semidp.errors import DataError, InputError, Refused
@@ -82,7 +82,7 @@ def sensitivity_space(
     return space
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class TableSpace(QuerySpace):
     """S of a table of counts; build it with `sensitivity_space`.
 

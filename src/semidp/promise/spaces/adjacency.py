@@ -7,11 +7,11 @@ to become anything else. It is a function of the published t, never of the data 
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar, TypeVar
 
 import numpy as np
+from attrs import frozen
 from numpy.typing import NDArray
 
 from semidp.errors import InputError
@@ -36,7 +36,7 @@ class AdjacencyKind(StrEnum):
     exchange = "exchange"
 
 
-@dataclass(frozen=True, repr=False)
+@frozen(repr=False)
 class Adjacency(Encodable, ABC):
     """Which datasets must be hard to tell apart: a `Ball`, or an `Exchange`. Neither is the other
     (docs/exchange.md).
@@ -73,7 +73,7 @@ class Adjacency(Encodable, ABC):
     kind: ClassVar[AdjacencyKind]
     protects_groups: ClassVar[bool]
 
-    def __post_init__(self) -> None:
+    def __attrs_post_init__(self) -> None:
         is_whole = isinstance(self.a, int) and not isinstance(self.a, bool)
         if not is_whole or self.a < 0:
             raise InputError(
@@ -194,7 +194,7 @@ class Adjacency(Encodable, ABC):
         raise InputError(f"the kind of an adjacency is ball or exchange, not {str(kind)[:40]!r}")
 
 
-@dataclass(frozen=True, repr=False)
+@frozen(repr=False)
 class Ball(Adjacency):
     """A_a: two datasets are adjacent if at most `a` records differ (Hamming distance, replace
     one).
@@ -261,7 +261,7 @@ class Ball(Adjacency):
         return values
 
 
-@dataclass(frozen=True, repr=False)
+@frozen(repr=False)
 class Exchange(Adjacency):
     """The exchanges of one person: others only hand over the published values that the person
     takes.
@@ -287,8 +287,8 @@ class Exchange(Adjacency):
     kind: ClassVar[AdjacencyKind] = AdjacencyKind.exchange
     protects_groups: ClassVar[bool] = False
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def __attrs_post_init__(self) -> None:
+        super().__attrs_post_init__()
         if self.a % self.times:
             raise InputError(
                 f"{self.times} exchanges change as many times the records of one, which {self.a}"

@@ -6,11 +6,11 @@ records an exchange moves. `assess.adjacent_datasets` executes the definition on
 norms are in `promise.sensitivity`.
 """
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Self
 
 import numpy as np
+from attrs import frozen
 
 from semidp.errors import Refused
 from semidp.promise.schema.features import ANSWERED_SUFFIX
@@ -26,7 +26,7 @@ from semidp.promise.spaces.dataspace import Datasets, Dataspace, require_counts
 from semidp.promise.spaces.structure import Structure
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(slots=False, eq=False)
 class Blocks:
     """The published blocks of a dataspace, no feature in two of them.
 

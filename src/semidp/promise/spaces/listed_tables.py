@@ -6,11 +6,11 @@ a(t).
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
 
 import numpy as np
+from attrs import frozen
 from numpy.typing import NDArray
 
 from semidp.promise.schema.margins import View
@@ -227,7 +227,7 @@ _MOST_WORK = 300_000_000  # pairs of tables times cells: a few seconds
 NEVER = 2**40  # more than any number of records
 
 
-@dataclass(frozen=True)
+@frozen
 class MovedTogether:
     """How many records must change together, found by listing all tables of a dataspace.
 
@@ -244,7 +244,7 @@ class MovedTogether:
     worst: "WorstListed | None"
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class WorstSlice:
     """Where most records must move with one: a level z of what margins have in common, a smallest
     cover of the blocks there, and whether the record comes from elsewhere.
@@ -257,7 +257,7 @@ class WorstSlice:
     away: bool
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class WorstListed:
     """Where most records must move with one: a table of a listed dataspace, and the cells of the
     record before and after.

@@ -7,8 +7,9 @@ has.
 
 import re
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
 from enum import StrEnum
+
+from attrs import field, frozen
 
 from semidp.errors import InputError, Refused
 from semidp.promise.documents import Encodable
@@ -27,7 +28,7 @@ class Protect(StrEnum):
     member = "member"
 
 
-@dataclass(frozen=True)
+@frozen
 class Protection(Encodable):
     """One unit with up to `most` records, all of which may be different at once.
 
@@ -58,11 +59,11 @@ class Protection(Encodable):
 
     id: str
     most: int
-    records: str = field(default="records", compare=False)  # a word changes no promise
+    records: str = field(default="records", eq=False)  # a word changes no promise
     protect: Protect = Protect.unit
     least: int = 1
 
-    def __post_init__(self) -> None:
+    def __attrs_post_init__(self) -> None:
         if not isinstance(self.id, str) or not self.id:
             raise InputError(
                 "a promise for several records needs the column that says whose a record is"
@@ -166,7 +167,7 @@ def refuse_dependent(protection: Protection | None, instead: str) -> None:
         )
 
 
-@dataclass(frozen=True)
+@frozen
 class ChangedUnits(Encodable):
     """The most units in which two adjacent datasets of linked records differ, as tables see it.
 
@@ -193,7 +194,7 @@ class ChangedUnits(Encodable):
     size: int
     derived: int
 
-    def __post_init__(self) -> None:
+    def __attrs_post_init__(self) -> None:
         numbers = (self.own, self.size, self.derived)
         if not all(map(_is_whole, numbers)) or not 0 <= self.own <= self.size <= self.derived:
             raise InputError(
@@ -215,7 +216,7 @@ def in_brackets(*texts: str) -> str:
     return f" ({'; '.join(texts)})" if texts else ""
 
 
-@dataclass(frozen=True)
+@frozen
 class AdjacencyWords(ABC):
     """Words for an adjacency that changes at most `a` records, and `units` where these are linked
     to units that are protected as a whole.

@@ -7,10 +7,10 @@ of integers with zero margins that is not a sum of two others without cancellati
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
+from attrs import field, frozen
 from numpy.typing import NDArray
 
 from semidp.errors import AdjacencyUnknown
@@ -280,7 +280,7 @@ def _published_cells(structure: Structure) -> NDArray[np.intp] | None:
     return np.flatnonzero(inhabited)
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class SemiAdjacency(Encodable):
     """a(t), in both readings.
 
@@ -313,7 +313,7 @@ class SemiAdjacency(Encodable):
     definition: int | None
     bound: int
     method: str
-    worst: WorstCase | None = field(default=None, repr=False, compare=False)
+    worst: WorstCase | None = field(default=None, repr=False, eq=False)
 
 
 def semi_adjacency(dataspace: Datasets, protection: Protection | None = None) -> SemiAdjacency:

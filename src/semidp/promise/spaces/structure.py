@@ -6,10 +6,10 @@ them must hold for all their possible values: `widest_space` has the values that
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from functools import cache, cached_property
 
 import numpy as np
+from attrs import field, frozen
 from numpy.typing import NDArray
 
 from semidp.errors import Refused
@@ -38,7 +38,7 @@ BlockSet = frozenset[int]
 BlockSets = tuple[BlockSet, ...]
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(slots=False, eq=False)
 class Structure:
     """The margins of a dataspace, and the properties that decide which method applies.
 
@@ -179,7 +179,7 @@ class Structure:
         return junction_order([margin.view for margin in self.essential]) is not None
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(slots=False, eq=False)
 class Slices:
     """Margins that are disjoint apart from a common part Z: for each level z of Z, blocks of
     published counts.
@@ -280,7 +280,7 @@ class Slices:
         return np.where(levels > 1, rarest, 0)
 
 
-@dataclass(frozen=True)
+@frozen
 class Cover:
     """The largest size of a smallest cover: proven bounds, and the records of one smallest cover of
     size `least`.

@@ -13,13 +13,13 @@ import itertools
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
 import scipy
+from attrs import frozen
 
 from semidp.errors import InputError
 from semidp.promise.ball_arithmetic import RealBall, ball, least, round_ball_up, sharp
@@ -42,7 +42,7 @@ _PEAKS = 32
 _TINY = 1e-300
 
 
-@dataclass(frozen=True)
+@frozen
 class Losses:
     """Masses of the privacy loss at ``(lowest + i) · step``, and at infinity, under the second
     dataset.
@@ -375,14 +375,14 @@ class Numeric(Cornered):
         return np.where(epsilons >= round_up(pure), 0.0, deltas)
 
 
-@dataclass(frozen=True)
+@frozen(slots=False, order=False)
 class Composed(Numeric):
     """``f1 ⊗ … ⊗ fk`` of parts that have no common closed form. Built by `compose`."""
 
     kind = "composed"
     parts: tuple[Tradeoff, ...]
 
-    def __post_init__(self) -> None:
+    def __attrs_post_init__(self) -> None:
         object.__setattr__(self, "parts", tuple(part.symmetric() for part in self.parts))
 
     def __str__(self) -> str:
@@ -461,7 +461,7 @@ class Composed(Numeric):
         return epsilons
 
 
-@dataclass(frozen=True)
+@frozen(slots=False, order=False)
 class Grouped(Numeric):
     """``f∘…∘f`` (k times) of a numeric curve: composition first, then the group."""
 
@@ -470,7 +470,7 @@ class Grouped(Numeric):
     curve: Numeric
     size: int
 
-    def __post_init__(self) -> None:
+    def __attrs_post_init__(self) -> None:
         group_size(self.size)
 
     def group(self, k: int) -> Tradeoff:

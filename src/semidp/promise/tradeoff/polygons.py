@@ -12,12 +12,12 @@ import math
 from abc import abstractmethod
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
+from attrs import frozen
 
 from semidp.errors import InputError
 from semidp.promise.ball_arithmetic import RealBall, ball, precision, round_ball_down, round_ball_up
@@ -139,7 +139,7 @@ class Polygon(Cornered):
         return np.clip(best, 0.0, 1.0)
 
 
-@dataclass(frozen=True)
+@frozen(order=False)
 class Approximate(Polygon):
     """(epsilon, delta)-DP for one record, seen by a group of `size` records.
 
@@ -165,7 +165,7 @@ class Approximate(Polygon):
     delta0: Fraction = Fraction(0)
     size: int = 1
 
-    def __post_init__(self) -> None:
+    def __attrs_post_init__(self) -> None:
         object.__setattr__(self, "epsilon0", strength(self.epsilon0, "epsilon"))
         object.__setattr__(self, "delta0", proportion(self.delta0, "delta"))
         object.__setattr__(self, "size", group_size(self.size))
@@ -276,7 +276,7 @@ _GRID = 1 << 200  # denominators of corners that stand for irrational ones
 Corner = tuple[Fraction, Fraction]
 
 
-@dataclass(frozen=True)
+@frozen(slots=False, order=False)
 class PiecewiseLinear(Polygon):
     """The curve through exact corners ``(alphas[i], values[i])``, from alpha 0 to alpha 1.
 
@@ -289,7 +289,7 @@ class PiecewiseLinear(Polygon):
     alphas: tuple[Fraction, ...]
     values: tuple[Fraction, ...]
 
-    def __post_init__(self) -> None:
+    def __attrs_post_init__(self) -> None:
         alphas = tuple(exact(alpha, "alpha") for alpha in self.alphas)
         values = tuple(exact(value, "a value of f") for value in self.values)
         _check_shape(alphas, values)

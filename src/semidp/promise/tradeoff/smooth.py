@@ -7,13 +7,13 @@ the bound is of that form), so a shift by k records is the same curve with a lar
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import ClassVar, Self
 
 import numpy as np
 import scipy
+from attrs import evolve, frozen
 
 from semidp.errors import InputError
 from semidp.promise.ball_arithmetic import RealBall, ball, round_ball_up, sharp
@@ -43,7 +43,7 @@ from semidp.promise.tradeoff.polygons import Approximate
 _DEEPEST = 37.0  # standard deviations at which a normal tail leaves the range of floats
 
 
-@dataclass(frozen=True)
+@frozen(slots=False, order=False)
 class OneNumber(Tradeoff):
     """A family with one exact number: the larger it is, the lower the curve, and for 0 it is the
     diagonal.
@@ -63,7 +63,7 @@ class OneNumber(Tradeoff):
 
     def group(self, k: int) -> Self:
         grown_number = self.number * group_size(k) ** self.power
-        return replace(self, **{self.name: grown_number})
+        return evolve(self, **{self.name: grown_number})
 
     def compare(self, other: Tradeoff) -> Order:
         if isinstance(other, OneNumber) and other.kind == self.kind:
@@ -79,7 +79,7 @@ class OneNumber(Tradeoff):
         return f"{type(self).__name__}({name} = {format_rounded_up(self.number)})"
 
 
-@dataclass(frozen=True)
+@frozen(order=False)
 class Gaussian(OneNumber):
     """``G_mu(a) = Phi(Phi^-1(a) - mu)``, kept by the exact square of mu so that sqrt(6)/sigma needs
     no rounding.
@@ -93,7 +93,7 @@ class Gaussian(OneNumber):
     kind, name, power = "gaussian", "mu_squared", 2
     mu_squared: Fraction
 
-    def __post_init__(self) -> None:
+    def __attrs_post_init__(self) -> None:
         square = nonnegative(self.mu_squared, "the square of mu")
         if square and not SMALLEST**2 <= square <= LARGEST**2:
             raise InputError("mu must be 0 or lie between 1e-100 and 1e15")
@@ -162,7 +162,7 @@ class Gaussian(OneNumber):
         return np.clip(np.nextafter(deltas, np.inf), 0.0, 1.0)
 
 
-@dataclass(frozen=True)
+@frozen(slots=False, order=False)
 class ZCDP(OneNumber):
     """The best curve that follows from the moment bound behind rho-zCDP; rho stays exact.
 
@@ -183,7 +183,7 @@ class ZCDP(OneNumber):
     kind, name, power = "zcdp", "rho", 2
     rho: Fraction
 
-    def __post_init__(self) -> None:
+    def __attrs_post_init__(self) -> None:
         object.__setattr__(self, "rho", strength(self.rho, "rho"))
 
     def _values(self, alpha: Floats) -> Floats:
@@ -282,7 +282,7 @@ class ZCDP(OneNumber):
         return np.minimum(bounds, self._kink._deltas(epsilons))
 
 
-@dataclass(frozen=True)
+@frozen(order=False)
 class Laplace(OneNumber):
     """Laplace noise of scale 1/epsilon on one number of sensitivity 1: ``F(F^-1(a) - epsilon)``.
 
@@ -296,7 +296,7 @@ class Laplace(OneNumber):
     json_keys: ClassVar[Mapping[str, str | None]] = {"epsilon0": "epsilon"}
     epsilon0: Fraction
 
-    def __post_init__(self) -> None:
+    def __attrs_post_init__(self) -> None:
         object.__setattr__(self, "epsilon0", strength(self.epsilon0, "epsilon"))
 
     def _values(self, alpha: Floats) -> Floats:

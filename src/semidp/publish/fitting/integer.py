@@ -19,12 +19,12 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import count
 from typing import Any
 
 import numpy as np
+from attrs import frozen
 from numpy.typing import NDArray
 
 from semidp.promise.exact import bisection
@@ -133,7 +133,7 @@ def _rank(group: Index) -> Index:
     return rank
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class Flow:
     """Flow of records from rows to columns through cells, for two margins: every cell lies in one
     row and one column.
@@ -597,7 +597,7 @@ def _shift(newton: Newton, levels: Sequence[Floats], progress: Progress) -> tupl
     return levels[0] + (low + high) / 2, records_a_unit
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class _Repair:
     """Repair of one part of a problem by moves of single records. A cell with x records at level z
     costs (x - z)².
@@ -762,7 +762,7 @@ def prove(
     return counts, proved
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(slots=False, eq=False)
 class _IntegerProgram:
     problem: Problem
     levels: list[Floats]

@@ -12,11 +12,11 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
+from attrs import field, frozen
 from numpy.typing import NDArray
 
 from semidp.errors import InputError
@@ -59,7 +59,7 @@ class Infeasible(InputError):
         )
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(slots=False, eq=False)
 class Problem:
     """Find the table closest to `noisy` that is zero outside `allowed` and has all `totals`.
 
@@ -264,7 +264,7 @@ class Problem:
             yield block, part, part_levels
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(slots=False, eq=False)
 class Block:
     """The cells of a grid below one cell of a margin: a range of leaves along each feature.
 
@@ -276,7 +276,7 @@ class Block:
 
     whole: Grid
     ranges: tuple[tuple[int, int], ...]
-    _known: dict[View, tuple[slice, ...]] = field(default_factory=dict, repr=False)
+    _known: dict[View, tuple[slice, ...]] = field(factory=dict, repr=False)
 
     @classmethod
     def from_margin_cell(cls, grid: Grid, view: View, position: tuple[int, ...]) -> "Block":
@@ -385,7 +385,7 @@ DENSE = 0.1  # the share of entries that are not zero from which on the factoris
 LEVEL_STEPS = 200  # steps to a water level; about ten are usual
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(slots=False, eq=False)
 class RealFit:
     """Multipliers of the closest real table, and a lower bound on the squared distance of every
     table.

@@ -7,9 +7,9 @@ closest to a noisy one.
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
+from attrs import field, frozen
 from numpy.typing import NDArray
 
 from semidp.errors import InputError, Refused
@@ -48,7 +48,7 @@ _OPTIMAL = "No other such table is closer to what was measured."
 PROVABLE = 2_000
 
 
-@dataclass(frozen=True)
+@frozen
 class Fit:
     """A fitted table: nonnegative, zero where the schema says so, with every published margin.
 

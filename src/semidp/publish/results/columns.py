@@ -14,7 +14,6 @@ import io
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property, lru_cache
 from html import escape
@@ -25,6 +24,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
 
 import numpy as np
+from attrs import evolve, field, frozen
 from numpy.typing import NDArray
 
 from semidp.errors import InputError, SemidpError
@@ -55,7 +55,7 @@ _READERS = {
 }
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class Labels:
     """A column of labels: each holds for `stride` rows, and after the last the first comes again;
     or by their codes.
@@ -124,7 +124,7 @@ def _writer(process: int) -> Any:
     return connection
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(slots=False, eq=False)
 class ParquetFiles:
     """Reader of Parquet files through one DuckDB. It can open no other file.
 
@@ -421,7 +421,7 @@ def form_named(value: str) -> Form:
     return Form(value)
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class Columns:
     """What a file holds: columns of labels, then columns of numbers.
 
@@ -448,7 +448,7 @@ class Columns:
 
     labels: Mapping[str, Labels] = field(repr=False)
     numbers: Mapping[str, NDArray[Any]] = field(repr=False)
-    meanings: Mapping[str, str] = field(default_factory=dict, repr=False)
+    meanings: Mapping[str, str] = field(factory=dict, repr=False)
     key: tuple[str, ...] | None = None
 
     @classmethod
@@ -530,7 +530,7 @@ class Columns:
         labels = chain.from_iterable(column.labels for column in columns)
         plain = all("\r" not in label for label in labels)
         if plain:
-            columns = [replace(column, labels=_quote_labels(column.labels)) for column in columns]
+            columns = [evolve(column, labels=_quote_labels(column.labels)) for column in columns]
         for start in range(0, self.rows, _ROWS):
             end = min(start + _ROWS, self.rows)
             numbers = [_format_numbers(column[start:end]) for column in self.numbers.values()]
@@ -716,7 +716,7 @@ def _describe_column(name: str, kind: str, meaning: str | None) -> dict[str, str
     return column
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(slots=False, eq=False)
 class StoredFiles(Mapping[str, bytes]):
     """The files of a release folder that its release.json lists: their contents, and the cells in
     them.

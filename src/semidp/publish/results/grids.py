@@ -6,12 +6,12 @@ A table with a nested feature is cut into one table for each of its coarsest nod
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import pairwise, product
 from typing import Any
 from urllib.parse import quote
 
 import numpy as np
+from attrs import frozen
 from numpy.typing import NDArray
 
 from semidp.promise.schema.features import Feature
@@ -29,7 +29,7 @@ _LISTED_NODES = 20_000  # of a larger table, over all of its parts
 _ACROSS = 12  # columns that a page holds side by side
 
 
-@dataclass(frozen=True)
+@frozen
 class Cell:
     """One published count with the standard error of its estimate, as text; `shade` runs from 0 to
     1.
@@ -45,7 +45,7 @@ class Cell:
     exact: bool
 
 
-@dataclass(frozen=True)
+@frozen
 class Total:
     """A sum of published counts as text; `exact` where the exact totals say it."""
 
@@ -53,7 +53,7 @@ class Total:
     exact: bool
 
 
-@dataclass(frozen=True)
+@frozen
 class Row:
     """One line of the table: the levels that start here, each with the number of lines it spans,
     the cells, their sum.
@@ -67,7 +67,7 @@ class Row:
     subtotals: tuple[Total, ...] = ()
 
 
-@dataclass(frozen=True)
+@frozen
 class CellGrid:
     """A table of published counts: the features down the side, one feature across (or none), the
     lines, their sums.
@@ -82,7 +82,7 @@ class CellGrid:
     totals: tuple[Total, ...]
 
 
-@dataclass(frozen=True)
+@frozen
 class Branch:
     """What lies below one of the coarsest nodes: its name, its subtotal, and its table.
 
@@ -98,7 +98,7 @@ class Branch:
     unlisted: int = 0
 
 
-@dataclass(frozen=True)
+@frozen
 class _Numbers:
     """The numbers of a table that a page shows, cell by cell."""
 
@@ -118,7 +118,7 @@ class _Numbers:
         return _Numbers(*(array.reshape(-1, columns) for array in arrays))
 
 
-@dataclass(frozen=True)
+@frozen
 class _Sums:
     """Which sums of a table's cells are exact, by the axes that they are not taken over."""
 
@@ -328,7 +328,7 @@ LISTED_ROWS = 1000
 """So many rows of a list are on the page; the files hold all."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class PageCells:
     """The counts of a table as a page shows them: as numbers, folded by parent, as shades, or only
     the file.
@@ -360,7 +360,7 @@ class PageCells:
     link: str
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Section:
     """A part of the report under a heading of its own; what is left out is not shown.
 
@@ -394,7 +394,7 @@ class Section:
     tables: Sequence[PageCells] = ()
 
 
-@dataclass(frozen=True)
+@frozen
 class Details:
     """How something was measured, for specialists.
 

@@ -4,9 +4,10 @@ name.
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from attrs import field, frozen
 
 from semidp.errors import InputError
 from semidp.promise.documents import from_json
@@ -21,7 +22,7 @@ _DIGITS = 5  # of coordinates: about a metre in degrees
 _MOST_PROPERTIES = 40
 
 
-@dataclass(frozen=True)
+@frozen
 class Outline:
     """One place: its properties as text, and its rings of coordinates."""
 
@@ -29,7 +30,7 @@ class Outline:
     rings: tuple[Ring, ...] = field(repr=False)
 
 
-@dataclass(frozen=True)
+@frozen
 class PlaceMap:
     """The outlines of places.
 

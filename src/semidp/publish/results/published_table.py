@@ -7,12 +7,12 @@ However a table was measured, this is what is published of it. What measured it 
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from attrs import asdict, evolve, field, frozen
 from numpy.typing import NDArray
 
 from semidp.errors import InputError
@@ -42,7 +42,7 @@ class FitKind(StrEnum):
     none = "none"
 
 
-@dataclass(frozen=True)
+@frozen
 class Fitted:
     """How the published table was made from the measurement: post-processing of public values
     only.
@@ -55,7 +55,7 @@ class Fitted:
     optimal: bool
     note: str
 
-    def __post_init__(self) -> None:
+    def __attrs_post_init__(self) -> None:
         texts = isinstance(self.method, str) and isinstance(self.note, str)
         one_of_the_kinds = self.kind in list(FitKind)
         numbers = _is_distance(self.loss) and _is_distance(self.bound)
@@ -81,7 +81,7 @@ def _is_distance(value: object) -> bool:
     return is_number and value == value
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@frozen(slots=False, eq=False, repr=False)
 class PublishedTable(PublishedColumns):
     """A published table, however it was measured, one number per cell.
 
@@ -155,7 +155,7 @@ class PublishedTable(PublishedColumns):
         """
         order = self.schema.order_axes(features)
         as_in_schema = order == tuple(range(len(order)))
-        return replace(self, order=() if as_in_schema else order)
+        return evolve(self, order=() if as_in_schema else order)
 
     def as_asked(self) -> "PublishedTable":
         """Return the same cells with the axes in the order asked for."""
@@ -339,7 +339,7 @@ def _has_exact_totals(schema: Schema, counts: NDArray[Any], dataspace: Dataspace
     return bool(counts.min() >= 0) and public.contains(Table(schema, counts))
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class FittedTable:
     """A published table next to what it was fitted to.
 
@@ -367,7 +367,7 @@ _COUNTS = {MEMBER: "members", UNIT: "units"}
 _LONGEST = 120  # characters of a file's name; the features are in the file
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class ExactTotals:
     """The counts of one margin that is published exactly.
 

@@ -6,12 +6,12 @@ a terminal, pictures and the description of its columns follow from their roles.
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+from attrs import field, frozen
 from numpy.typing import NDArray
 
 from semidp.promise.exact import count_noun
@@ -60,7 +60,7 @@ ESTIMATES = (Role.base, Role.estimate)
 _FAR_BELOW = 100
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class RoleColumn:
     """One column.
 
@@ -118,7 +118,7 @@ def noisy_column(name: str, values: NDArray[Any], meaning: str = "") -> RoleColu
     return RoleColumn(name, Role.noisy, values, meaning)
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class EstimateColumns:
     """An estimate with its error and the ends of its intervals, where it has them."""
 
@@ -179,7 +179,7 @@ class EstimateColumns:
         return (ends[1] - ends[0]) / 4 if ends else 0.0
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@frozen(slots=False, eq=False, kw_only=True)
 class Sheet(PublishedColumns):
     """One file of a statistic: columns with a role, and the few words that do not follow from them.
 

@@ -10,9 +10,10 @@ decimal that names it, and so does text with an exponent.
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from math import floor
+
+from attrs import frozen
 
 from semidp.errors import InputError
 from semidp.promise.schema.features import TRUTH as TRUTH_WORDS
@@ -161,7 +162,7 @@ DIALECTS = {
 """The SQL of the engines in which a condition is known to mean the same."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Value:
     """An expression in SQL, and what is known about its value."""
 

@@ -7,8 +7,9 @@ records hold. What it means is in `condition_sql`.
 
 import re
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
 from decimal import Decimal
+
+from attrs import frozen
 
 from semidp.errors import InputError, did_you_mean
 
@@ -62,14 +63,14 @@ MOMENT = rf"{_DAY}( [0-9]{{2}}:[0-9]{{2}}:[0-9]{{2}}([.][0-9]{{6}})?)?"
 """How a date is written, or a date with a time of day."""
 
 
-@dataclass(frozen=True)
+@frozen
 class NamedColumn:
     """A column of the record, as the data call it."""
 
     name: str
 
 
-@dataclass(frozen=True)
+@frozen
 class Constant:
     """A number, a text, a date, or true or false."""
 
@@ -77,7 +78,7 @@ class Constant:
     value: Decimal | str | bool
 
 
-@dataclass(frozen=True)
+@frozen
 class Call:
     """An operator, a function or an aggregate, with what it is applied to."""
 

@@ -15,14 +15,14 @@ import os
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from dataclasses import field as field_of
 from decimal import Decimal
 from operator import itemgetter
 from typing import Any, TypeVar
 from urllib.parse import SplitResult, unquote, urlsplit
 
 import numpy as np
+from attrs import field as field_of
+from attrs import frozen
 from numpy.typing import NDArray
 
 from semidp.errors import DataError, InputError, SchemaError, SemidpError
@@ -47,7 +47,7 @@ FINE, BAD_COUNT, MISSING_OUTCOME, BAD_OUTCOME = range(4)
 Result = TypeVar("Result")
 
 
-@dataclass(frozen=True)
+@frozen
 class Key:
     """A column to group by: its values as they are, or the number of the bin that they fall in."""
 
@@ -55,7 +55,7 @@ class Key:
     edges: tuple[float, ...] | None = None
 
 
-@dataclass(frozen=True)
+@frozen
 class Measure:
     """What one row adds to its group: 1 or its count, times 1 or its quantised outcome."""
 
@@ -63,7 +63,7 @@ class Measure:
     outcome: Outcome | None = None
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class CodedColumn:
     """A column of few distinct values: those, and for each group the position of its own among
     them.
@@ -83,7 +83,7 @@ class CodedColumn:
         return cls(list(code_of), np.array(codes, dtype=np.intp))
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class CodedGroups:
     """What an engine found: each key's column, what the records of each group add up to, and the
     worst fault.
@@ -123,7 +123,7 @@ def whole_totals(totals: Sequence[Any]) -> NDArray[np.int64]:
     raise DataError("the totals sum to more than 2^62, which exact arithmetic here does not cover")
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class Coded:
     """Records of which every key is coded by the position of its value in a list."""
 

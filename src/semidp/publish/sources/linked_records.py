@@ -10,10 +10,11 @@ is found by queries that must return nothing, and only counts come back.
 import contextlib
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import partial
 from typing import Any, Self
+
+from attrs import evolve, field, frozen
 
 from semidp.errors import DataError, InputError, Refused
 from semidp.promise.schema.features import SIZE, Feature, value_text
@@ -28,7 +29,7 @@ MOST_KINDS = 10_000
 """The most distinct values of a column of quarters."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Joining:
     """How members and units are joined, and what of units follows from their members.
 
@@ -53,9 +54,9 @@ class Joining:
     least: int
     most: int
     derived: Sequence[str] = ()
-    aggregates: Mapping[str, str] = field(default_factory=dict)
+    aggregates: Mapping[str, str] = field(factory=dict)
     quarters: tuple[str, Sequence[str]] | None = None
-    declared: Mapping[str, str] = field(default_factory=dict)
+    declared: Mapping[str, str] = field(factory=dict)
     untyped: Collection[str] = ()
 
 
@@ -104,7 +105,7 @@ _MOST_CODES = 2**16 - 1
 """The most values of text that is kept as codes of one or two bytes."""
 
 
-@dataclass(frozen=True)
+@frozen
 class LinkedReader:
     """Readers of the confidential counts of members and of units."""
 
@@ -112,7 +113,7 @@ class LinkedReader:
     units: Reader
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class LinkedSource:
     """Open sources of members and units, joined: each member has its unit's columns, each unit its
     size.
@@ -175,7 +176,7 @@ class LinkedSource:
         self.close()
 
 
-@dataclass(frozen=True)
+@frozen
 class LinkedData:
     """What is opened as two linked sources: anything that `open_source` takes, for each kind.
 
@@ -244,7 +245,7 @@ def open_linked(data: LinkedData, joining: Joining, names: Sequence[str]) -> Lin
     if all(isinstance(part, str | os.PathLike) for part in (data.members, data.units)):
         again = partial(open_linked, data, joining, tuple(names))
     if both is None:
-        return replace(_joined_here(data, joining, names), again=again)
+        return evolve(_joined_here(data, joining, names), again=again)
 
     members, units = (Source(records) for records in both)
     with contextlib.ExitStack() as on_error:
@@ -295,7 +296,7 @@ def _joined_here(data: LinkedData, joining: Joining, names: Sequence[str]) -> Li
             if name not in of_records:
                 raise no_column(name, of_records)
         aggregated = aggregated_columns(joining.aggregates, of_records)
-        joining = replace(joining, untyped=members.untyped_columns)
+        joining = evolve(joining, untyped=members.untyped_columns)
         frames = (members.frame([column, *of_members, *aggregated]), homes)
     joined = _join_tables(frames, joining, of_members, of_units)
     return LinkedSource(Source(joined[0]), Source(joined[1]), tuple(inherited))

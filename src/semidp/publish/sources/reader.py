@@ -6,10 +6,10 @@ What they return leaves this package only through a mechanism.
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from attrs import frozen
 from numpy.typing import NDArray
 
 from semidp.errors import DataError, InputError
@@ -92,7 +92,7 @@ def conceal(name: str, values: NDArray[np.int64]) -> Confidential[NDArray[np.int
     return Confidential(values)
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class Reader:
     """The confidential counts and sums of a source over any features of a schema.
 

@@ -7,9 +7,10 @@ is refused.
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from datetime import date, timedelta
 from itertools import pairwise
+
+from attrs import frozen
 
 from semidp.errors import InputError
 from semidp.promise.exact import format_value
@@ -55,7 +56,7 @@ _VALUES = (EQUAL, EQUAL_OR_MISSING)
 _ANSWERS = (ANSWERED, ANSWERED_AS_ONE)
 
 
-@dataclass(frozen=True)
+@frozen
 class ColumnReading:
     """How the values of one column are read.
 
@@ -75,7 +76,7 @@ class ColumnReading:
     column: str
     how: str
 
-    def __post_init__(self) -> None:
+    def __attrs_post_init__(self) -> None:
         stands_in = False
         if MISSING_AS in self.how:
             written, number = self._missing

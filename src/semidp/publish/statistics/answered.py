@@ -4,12 +4,11 @@ and how the registry finds them.
 The number who answered in a group and the sum of their values are measured together.
 """
 
-from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import ClassVar
 
 import numpy as np
-from attrs import frozen
+from attrs import field, frozen
 from numpy.typing import NDArray
 
 from semidp.errors import InputError
@@ -69,7 +68,7 @@ Floats = NDArray[np.float64]
 _PIECES = 64
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class AnsweredEstimates:
     """The number who answered and one number of them for each group; NaN if there is none.
 
@@ -94,7 +93,7 @@ class AnsweredEstimates:
     standard_errors: Floats = field(repr=False)
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class AnsweredSums(ByBlocks):
     """Noisy pairs (number who answered, sum of their values) by group, and what follows from them.
 

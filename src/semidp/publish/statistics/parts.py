@@ -5,12 +5,12 @@ statistics that are cut: `PartWork`. How works are carried out is in `publish`.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import quote
 
 import numpy as np
+from attrs import asdict, evolve, field, frozen
 
 from semidp.errors import InputError
 from semidp.promise.documents import digest, regular_file
@@ -29,7 +29,7 @@ PARTS = "parts.json"
 """Lists the parts of a release and their files, with digests."""
 
 
-@dataclass(frozen=True)
+@frozen
 class NoisyCells:
     """Cells of one table in one part: how many have noise, and how many of them it dominates.
 
@@ -41,7 +41,7 @@ class NoisyCells:
     dominated: int
     smallest_standard_error: float
 
-    def __post_init__(self) -> None:
+    def __attrs_post_init__(self) -> None:
         numbers = (self.noisy, self.dominated, self.smallest_standard_error)
         if not all(map(is_size, numbers)):
             raise ValueError("the cells of a part are counted, and their errors at least 0")
@@ -54,7 +54,7 @@ class NoisyCells:
         return cls(int(errors.size), int(faint_cells(table).sum()), smallest)
 
 
-@dataclass(frozen=True)
+@frozen
 class PartTable:
     """How one table came out in one part.
 
@@ -67,7 +67,7 @@ class PartTable:
     variance: float
     cells: NoisyCells
 
-    def __post_init__(self) -> None:
+    def __attrs_post_init__(self) -> None:
         if not isinstance(self.name, str) or not all(
             map(is_size, (self.largest_standard_error, self.variance))
         ):
@@ -93,7 +93,7 @@ class PartTable:
         return cls(**{**entry, "fitted": fitted, "cells": cells})
 
 
-@dataclass(frozen=True)
+@frozen
 class Part:
     """One part of a release: where it is, and what is in it.
 
@@ -143,7 +143,7 @@ class Part:
         return cls(tuple(entry["path"]), entry["folder"], dict(entry["files"]), tuple(tables))
 
 
-@dataclass(frozen=True)
+@frozen
 class Partition:
     """The parts of a release.
 
@@ -159,7 +159,7 @@ class Partition:
 
     depth: str
     parts: tuple[Part, ...] = field(repr=False)
-    place: Path | None = field(default=None, compare=False)
+    place: Path | None = field(default=None, eq=False)
 
     def part(self, path: Sequence[str]) -> Part:
         """Return a part by its labels, or by the last of them where that is enough."""
@@ -196,7 +196,7 @@ class Partition:
                 with open(regular_file(self.folder / part.folder / name, self.folder), "rb") as old:
                     (folder / part.folder / name).write_bytes(old.read())
         # The copy is compared, not the original: a file may change while it is copied.
-        changed = replace(self, place=folder).find_changed_file()
+        changed = evolve(self, place=folder).find_changed_file()
         if changed is not None:
             raise InputError(f"{self.folder / changed} was changed after the release was written")
 
@@ -287,7 +287,7 @@ class PartWork(Protocol):
         """Write the files of the part from what is stored; return how its tables came out."""
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class PartTask:
     """Everything that one part needs.
 

@@ -1,7 +1,6 @@
 """Quantiles by groups: what is asked for, and how the registry finds them."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
 from typing import Any, ClassVar, Self
@@ -86,7 +85,7 @@ HALF = Fraction(1, 2)
 Floats = NDArray[np.float64]
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class GroupQuantiles(ByBlocks):
     """Quantiles of an outcome by group. Nothing in it is confidential.
 

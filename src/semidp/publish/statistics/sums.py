@@ -4,11 +4,10 @@ finds them.
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
 from typing import Any, ClassVar
 
 import numpy as np
-from attrs import field, frozen
+from attrs import asdict, evolve, field, frozen
 from numpy.typing import NDArray
 
 from semidp.promise.confidential import Confidential
@@ -186,7 +185,7 @@ def _state_alike(sets: list[tuple[Intervals, ...]]) -> list[list[Intervals]]:
     """Let a request say one thing of all its sets: a level is exact if it is exact in each."""
     exact = [all(part.exact for part in parts) for parts in zip(*sets, strict=True)]
     return [
-        [replace(part, exact=held) for part, held in zip(parts, exact, strict=True)]
+        [evolve(part, exact=held) for part, held in zip(parts, exact, strict=True)]
         for parts in sets
     ]
 

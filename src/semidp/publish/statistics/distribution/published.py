@@ -9,13 +9,12 @@ deviation.
 import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from attrs import evolve
+from attrs import evolve, frozen
 from numpy.typing import ArrayLike, NDArray
 
 from semidp.errors import InputError
@@ -121,7 +120,7 @@ ErrorBound = Callable[[ValueTree, Terms, Fraction], Floats]
 """How far counts up to each value are off at most at a level, by the error of every difference."""
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(slots=False, eq=False)
 class GroupDistributions(ByBlocks):
     """Distributions of an outcome by group. Nothing in it is confidential.
 
@@ -483,7 +482,7 @@ def _pointwise(values: int, terms: Terms, level: Fraction) -> tuple[float, ...]:
     for row in different.tolist():
         # The weights are halves of halves, so a float holds them exactly.
         shares = [Fraction(weight) for weight in row if weight]
-        sums.append([replace(term, weight=w * term.weight) for w in shares for term in terms])
+        sums.append([evolve(term, weight=w * term.weight) for w in shares for term in terms])
     widths = np.array(half_widths(sums, float(level)))
     return tuple(widths[which.ravel()].tolist())
 

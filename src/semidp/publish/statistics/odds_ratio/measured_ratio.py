@@ -2,13 +2,13 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import scipy
+from attrs import frozen
 from numpy.typing import NDArray
 
 from semidp.errors import InputError, Refused
@@ -37,7 +37,7 @@ from semidp.publish.statistics.odds_ratio.umpu import (
 from semidp.publish.written_values import check_level
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class OddsRatioResult:
     """A published test of the odds ratio ``ω = x11 x22 / (x12 x21)``; level 1 is the first declared
     of each feature.
@@ -90,7 +90,7 @@ class OddsRatioResult:
     private: bool = True
     strata: tuple[str, ...] = ()
 
-    def __post_init__(self) -> None:
+    def __attrs_post_init__(self) -> None:
         object.__setattr__(self, "alternative", Alternative(self.alternative))
         # P-values widen u by half a step of the grid: with a wrong grid they would not be valid.
         if not math.isfinite(self.u) or not _on_grid(self.u, self.grid_bits):
@@ -439,7 +439,7 @@ def _moves(adjacency: Adjacency) -> int:
     return adjacency.swaps
 
 
-@dataclass(frozen=True)
+@frozen
 class PowerCurves:
     """Power against the odds ratio, one curve for each test. The value at ω = 1 is the size of the
     test.

@@ -10,12 +10,12 @@ lives in `odds_ratio`.
 import math
 from bisect import bisect_left
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache, cached_property, reduce
 from typing import Any
 
 import numpy as np
+from attrs import frozen
 from numpy.typing import ArrayLike, NDArray
 
 from semidp.errors import InputError, Refused, SchemaError
@@ -30,7 +30,7 @@ from semidp.publish.written_values import check_level
 _TAIL = 700.0
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class IntegerLaw:
     """A distribution on consecutive integers: ``P(H = first + i) = pmf[i]``.
 
@@ -124,7 +124,7 @@ class IntegerLaw:
         return IntegerLaw(self.first, np.maximum(weights, 0.0) / weights.sum())
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class TwoByTwo:
     """The public margins of a 2×2 table: row total t1·, column total t·1, and n.
 
@@ -140,7 +140,7 @@ class TwoByTwo:
     column: int
     n: int
 
-    def __post_init__(self) -> None:
+    def __attrs_post_init__(self) -> None:
         row_fits = 0 <= self.row <= self.n
         column_fits = 0 <= self.column <= self.n
         if not row_fits or not column_fits:
@@ -241,7 +241,7 @@ class TwoByTwo:
         return max(self.low, mode - reach), min(self.high, mode + reach)
 
 
-@dataclass(frozen=True)
+@frozen
 class Strata:
     """The public margins of one 2×2 table a stratum, and the sum of their counts, ``T = Σ_k x11k``.
 
@@ -360,7 +360,7 @@ class Alternative(StrEnum):
         raise InputError(f"the alternative must be {', '.join(cls)}, not {value!r}")
 
 
-@dataclass(frozen=True)
+@frozen
 class Interval:
     """A confidence interval for the odds ratio: the values that the test does not reject.
 
@@ -394,7 +394,7 @@ class Interval:
         }
 
 
-@dataclass(frozen=True)
+@frozen
 class UmpuTest:
     """The most powerful unbiased semi-private test of ``ω = x11 x22 / (x12 x21)`` given the
     margins.
@@ -434,7 +434,7 @@ class UmpuTest:
     noise: CanonicalNoise
     grid: float = 0.0
 
-    def __post_init__(self) -> None:
+    def __attrs_post_init__(self) -> None:
         if not isinstance(self.margins, (TwoByTwo, Strata)):
             raise InputError(
                 "the margins of a test are TwoByTwo(row, column, n), such as TwoByTwo(200, 200,"
@@ -721,7 +721,7 @@ class _Laws:
         return law
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class _Balance:
     """The pairs c1 < c2 with ``g(c1) = g(c2)``, ``g(u) = Cov(H, F(H - u))``, which rises up to
     `mode`, then falls.
@@ -830,7 +830,7 @@ class _Balance:
         return float(partners[0]), high
 
 
-@dataclass(frozen=True)
+@frozen
 class TwoSidedTest:
     """The most powerful unbiased two-sided test at one level: reject where ``V = |x11 - k| + N`` is
     at least m.

@@ -13,10 +13,10 @@ of records then has at most `cluster` times the variance of independent ones
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 import numpy as np
+from attrs import evolve, field, frozen
 from numpy.typing import NDArray
 
 from semidp.errors import InputError
@@ -46,7 +46,7 @@ MOST_INVERTED = 10_000
 interval serves."""
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class SampledMeans:
     """Noisy means of independent groups, and what their population means may be.
 
@@ -217,7 +217,7 @@ _HEAVY = 0.05  # the share of a variance up to which Laplace noise does not show
 _LOGITS = 14.0  # common means are sought between odds of e^-14 and e^14
 
 
-@dataclass(frozen=True)
+@frozen
 class Comparison:
     """Whether group means differ: ``Q = (m - m̄)' V^-1 (m - m̄)`` and the probability of one as
     large.
@@ -250,7 +250,7 @@ class Comparison:
     reference: str = "χ²"
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class NoisyMeans:
     """The noisy means of the groups of one set that have records, to be compared.
 
@@ -476,7 +476,7 @@ class NoisyMeans:
 _MOST_PAIRS = 10_000  # differences of groups
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class Estimates:
     """One number a group with its standard error; a group without records has no mean, which is
     NaN.
@@ -520,7 +520,7 @@ class Estimates:
         yield from zip(self.groups, *columns, strict=True)
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class GroupSums(ByBlocks):
     """Noisy sums of an outcome by group, and what follows from them. Nothing in it is confidential.
 
@@ -613,7 +613,7 @@ class GroupSums(ByBlocks):
             n = sums.counts
             lower = np.where(n > 0, n * of_means.lower, 0.0)
             upper = np.where(n > 0, n * of_means.upper, 0.0)
-            return replace(of_means, values=sums.values, lower=lower, upper=upper)
+            return evolve(of_means, values=sums.values, lower=lower, upper=upper)
         as_it_is = np.ones(len(sums.counts))
         return self._noise_alone(sums, number, as_it_is, parse_level(level), simultaneous)
 

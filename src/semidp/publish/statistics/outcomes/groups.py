@@ -5,12 +5,12 @@ its groups, its bounds, its intervals.
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+from attrs import frozen
 from numpy.typing import NDArray
 
 from semidp.errors import InputError
@@ -36,7 +36,7 @@ from semidp.publish.statistics.protocol.statistic import Chosen, Panel, Setting,
 Integers = NDArray[np.int64]
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(slots=False, eq=False)
 class ByBlocks:
     """What was measured by sets of groups whose counts are public; a set may be left out if
     there is one.
@@ -108,7 +108,7 @@ class ByBlocks:
         return blocks.index(block)
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class EvenGroup:
     """A group whose records lie evenly on the steps of a grid.
 

@@ -10,7 +10,6 @@ questions, and an interval says which of them it answers.
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from enum import StrEnum
 from fractions import Fraction
 from functools import lru_cache
@@ -18,6 +17,7 @@ from typing import Any, ClassVar
 
 import attrs
 import numpy as np
+from attrs import field, frozen
 from numpy.typing import NDArray
 
 from semidp.errors import InputError
@@ -331,7 +331,7 @@ class About(StrEnum):
     sampling = "noise and sampling"
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class Intervals:
     """An interval for each of several numbers.
 

@@ -8,14 +8,13 @@ computed again; a statistic's `Published` class adds what is its own.
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, ClassVar, Self, TypeVar, cast
 
 import numpy as np
-from attrs import evolve, fields
+from attrs import asdict, evolve, field, fields, frozen
 from numpy.typing import NDArray
 
 from semidp.errors import InputError
@@ -62,7 +61,7 @@ BUDGET_KEYS = ("epsilon", "delta", "rho", "mu")
 Choice = TypeVar("Choice", bound=StrEnum)
 
 
-@dataclass(frozen=True)
+@frozen
 class Forecast:
     """How far something that a request would publish is off, before anything is drawn: from public
     values alone.
@@ -467,7 +466,7 @@ def member(kind: type[Choice], value: str, name: str) -> Choice:
     return kind(str(value))
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class RequestMeasurement:
     """What was measured of one request, and by which noise: what it is published from.
 
@@ -571,7 +570,7 @@ CLOSE = 1e-6
 """Relative: what was rounded in print or by another machine's arithmetic."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Trust:
     """A statement of a release that nothing in it confirms.
 
@@ -591,7 +590,7 @@ class Trust:
         return {"what": self.what, "fields": list(self.fields)}
 
 
-@dataclass(frozen=True)
+@frozen
 class Noise:
     """How something was measured: the mechanism, its scale, what it claims, and the loss it was
     expected to cost.
@@ -611,9 +610,9 @@ class Noise:
     claim: str
     expected_l2: float
     naive_l2: float | None
-    exact: Mapping[str, str] = field(default_factory=dict)
+    exact: Mapping[str, str] = field(factory=dict)
 
-    def __post_init__(self) -> None:
+    def __attrs_post_init__(self) -> None:
         # What is read from release.json comes this way too, so a damaged entry is refused.
         numbers = [self.scale, self.expected_l2]
         if self.naive_l2 is not None:
@@ -636,7 +635,7 @@ class Noise:
         return {**entry, **law}
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@frozen(slots=False, eq=False, kw_only=True)
 class Published(DataFrames):
     """What all published results share.
 

@@ -14,12 +14,13 @@ release or a ledger has for it, and imported when first asked for.
 import importlib
 import pkgutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field, replace
 from enum import StrEnum
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol, cast
+
+from attrs import evolve, field, frozen
 
 from semidp.errors import InputError
 from semidp.promise.exact import count_noun
@@ -93,7 +94,7 @@ _TYPES = {
 _DEFAULTS: dict[Shape, Any] = {Shape.columns: (), Shape.features: (), Shape.tick: False}
 
 
-@dataclass(frozen=True)
+@frozen
 class Setting:
     """One thing that can be chosen.
 
@@ -146,21 +147,20 @@ class Setting:
     shape: Shape
     metavar: str | None = None
     panel: Panel | None = None
-    _: KW_ONLY
-    default: Any = None
-    option: str = ""
-    key: str | None = None
-    type: str | None = None
-    needs: tuple[str, ...] = ()
-    excludes: tuple[str, ...] = ()
-    label: str = ""
-    example: str = ""
-    several: bool = False
-    beside: tuple["Setting", ...] = ()
-    private: bool = False
-    least: int | None = None
+    default: Any = field(default=None, kw_only=True)
+    option: str = field(default="", kw_only=True)
+    key: str | None = field(default=None, kw_only=True)
+    type: str | None = field(default=None, kw_only=True)
+    needs: tuple[str, ...] = field(default=(), kw_only=True)
+    excludes: tuple[str, ...] = field(default=(), kw_only=True)
+    label: str = field(default="", kw_only=True)
+    example: str = field(default="", kw_only=True)
+    several: bool = field(default=False, kw_only=True)
+    beside: tuple["Setting", ...] = field(default=(), kw_only=True)
+    private: bool = field(default=False, kw_only=True)
+    least: int | None = field(default=None, kw_only=True)
 
-    def __post_init__(self) -> None:
+    def __attrs_post_init__(self) -> None:
         if not self.option:
             object.__setattr__(self, "option", f"--{self.name.replace('_', '-')}")
         if self.default is None:
@@ -323,7 +323,7 @@ NOTHING_MEASURED = "There is no record, so there is nothing to measure and no no
 """What is said of a statistic without records."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Sentences:
     """What a statistic says of itself, where columns do not say it.
 
@@ -358,7 +358,7 @@ class Sentences:
     warnings: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+@frozen(eq=False, kw_only=True, repr=False)
 class PublishedStatistic(Published):
     """What is published of a statistic.
 
@@ -455,7 +455,7 @@ class PublishedStatistic(Published):
         said = (NOTHING_MEASURED,) if self.noise.absent else self.sentences.paragraphs
         dominated = [f"{text}." for text in self.faint_text]
         for first in sections[:1]:
-            sections[0] = replace(first, paragraphs=[*said, *dominated, *first.paragraphs])
+            sections[0] = evolve(first, paragraphs=[*said, *dominated, *first.paragraphs])
         return sections
 
     def details(self) -> Details:
@@ -566,7 +566,7 @@ ResultReader = Callable[
 release.json and its files, among all requests of the plan, by parts or in one piece."""
 
 
-@dataclass(frozen=True)
+@frozen
 class OtherAnswer:
     """The questions of a request, put to another kind of statistic at the same cost.
 
@@ -585,7 +585,7 @@ class OtherAnswer:
     reason: str
 
 
-@dataclass(frozen=True)
+@frozen
 class Kind:
     """A kind of statistic, as the packages above its folder know it.
 
@@ -628,7 +628,7 @@ class Kind:
     place: int
     key: str
     asked: tuple[type[Any], ...] = ()
-    results: Mapping[str, ResultReader] = field(default_factory=dict)
+    results: Mapping[str, ResultReader] = field(factory=dict)
     always_listed: tuple[str, ...] = ()
     plan_keys: tuple[str, ...] = ()
     gather: Callable[[Sequence[Any]], Sequence[Request]] = tuple

@@ -3,12 +3,12 @@ counts.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
+from attrs import frozen
 from numpy.typing import NDArray
 
 from semidp.errors import InputError, Refused
@@ -32,7 +32,7 @@ class Coding(StrEnum):
     effects = "effects"
 
 
-@dataclass(frozen=True)
+@frozen
 class Design(PublicDesign):
     """The columns of a regression on categorical features.
 

@@ -7,12 +7,12 @@ best depends on the published counts and on the noise. Designs are in `moments`.
 """
 
 import math
-from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+from attrs import evolve, frozen
 from numpy.typing import NDArray
 
 from semidp.errors import InputError, Refused
@@ -293,7 +293,7 @@ def _inverse(matrix: NDArray[np.object_]) -> tuple[NDArray[np.object_], int]:
     return whole, int(shared)
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(slots=False, eq=False)
 class Moments:
     """A noisy X'y of a design with public moments: what both regressions are computed from.
 
@@ -437,7 +437,7 @@ def regression_mechanism(
     return min(mechanisms, key=noise_in_coefficients)
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(slots=False, eq=False)
 class RegressionFit:
     """What both regressions share."""
 
@@ -497,11 +497,11 @@ class RegressionFit:
         names = ((name,) for name in self.names)
         intervals = Intervals.around(names, self.coefficients, half, level, simultaneous)
         if both:
-            intervals = replace(intervals, about=About.sampling, exact=False)
+            intervals = evolve(intervals, about=About.sampling, exact=False)
         return intervals, half
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(slots=False, eq=False)
 class LinearFit(RegressionFit):
     """Least squares from an exact X'X and a noisy X'y: ``β = (X'X)^-1 X'y``. Unbiased, whatever the
     noise.
@@ -590,9 +590,7 @@ class LinearFit(RegressionFit):
         else:
             intervals = self._intervals(inverse, confidence, variances, simultaneous)[0]
         rounding = self._rounding(inverse)
-        return replace(
-            intervals, lower=intervals.lower - rounding, upper=intervals.upper + rounding
-        )
+        return evolve(intervals, lower=intervals.lower - rounding, upper=intervals.upper + rounding)
 
     def _rounding(self, inverse: NDArray[Any]) -> Floats:
         """Return by how much rounding to the grid can have moved each coefficient.
@@ -639,7 +637,7 @@ _STUCK = 1e8  # the damping of steps from which on nothing improves
 _CLOSE = 1e-4  # an end is found where the distance is this share of the quantile away from it
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(slots=False, eq=False)
 class LogisticFit(RegressionFit):
     """Penalized maximum likelihood from exact cell counts and a noisy X'y.
 
@@ -761,7 +759,7 @@ class LogisticFit(RegressionFit):
             low, high = profile.ends(position, reach, error)
             lower.append(low)
             upper.append(high)
-        return replace(intervals, lower=np.array(lower), upper=np.array(upper))
+        return evolve(intervals, lower=np.array(lower), upper=np.array(upper))
 
     def nearest(
         self, position: int | None, value: float, start: Floats, sampling: bool
@@ -891,7 +889,7 @@ class LogisticFit(RegressionFit):
         return np.asarray(self._rows.T @ (self._rows * weights[:, None]))
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class _Profile:
     """How far X'y lies from what a fit gives where one coefficient is held.
 

@@ -8,11 +8,11 @@ and is put together again, and where the rows of each part lie.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+from attrs import evolve, field, frozen
 from numpy.typing import NDArray
 
 from semidp.errors import DataError, InputError
@@ -128,7 +128,7 @@ Integers = NDArray[np.int64]
 _OTHER = "the measurements of a part are not those of the plan"
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(slots=False, eq=False)
 class CutKind:
     """Tables of one kind of record and their noise, cut.
 
@@ -318,7 +318,7 @@ def cut_linked(
     )
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class TableBlocks:
     """How the tables of a request and their measurement lie in the folders of parts.
 
@@ -473,7 +473,7 @@ def select_part_rows(table: PublishedTable, depth: str, node: int) -> PublishedT
     if table.fitted.method != "none":
         loss = float(np.square(counts - estimate).sum())
     # A lower bound on the distance of the whole table bounds no single part, so a part states none.
-    fitted = replace(table.fitted, loss=loss, bound=0.0)
+    fitted = evolve(table.fitted, loss=loss, bound=0.0)
     half_widths = None if table.half_widths is None else select_cells(table.half_widths)
     errors = select_cells(table.standard_errors)
     return PublishedTable(

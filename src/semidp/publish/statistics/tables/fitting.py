@@ -17,10 +17,10 @@ parts are fitted under these in the order of one piece; at the cut they are the 
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+from attrs import evolve, field, frozen
 from numpy.typing import NDArray
 
 from semidp.promise.mechanisms.branch_noise import Cut
@@ -180,7 +180,7 @@ def exact_totals(space: ProductSpace) -> list[Totals]:
     return [n, *space.dataspace.published_totals]
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class _Tables:
     """What `fit_product` is given."""
 
@@ -301,7 +301,7 @@ def _fit_in_order(
                 "Fitted before the others, which follow from it: no whole numbers agreed with all"
                 " of them."
             )
-            how = replace(how, optimal=False, note=note)
+            how = evolve(how, optimal=False, note=note)
         found[number] = (fit.counts, how)
         settled.settle(Totals(tables.views[number], fit.counts))
 
@@ -432,7 +432,7 @@ LEAST_SECONDS = 2.0
 Fits = dict[View, tuple[NDArray[Any], Fitted]]
 
 
-@dataclass(frozen=True)
+@frozen
 class FitOrder:
     """The order in which tables are fitted part by part.
 
@@ -645,7 +645,7 @@ def shares(view: View, fixed: Iterable[View], cut: Cut) -> list[View]:
     return [join(prefix, other) for other in coarser]
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class CutFit:
     """What is settled of the tables of one request before the parts are carried out.
 
@@ -693,7 +693,7 @@ class CutFit:
         return PartFit(tuple(totals), order, tuple(first), frozenset(without_whole), seconds)
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class PartFit:
     """How the tables of one part are fitted. Tables go by their numbers.
 

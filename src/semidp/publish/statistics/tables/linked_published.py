@@ -3,11 +3,11 @@ and what it says of them.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+from attrs import field, frozen
 from numpy.typing import NDArray
 
 from semidp.errors import Refused
@@ -59,7 +59,7 @@ KINDS = ("members", "units")
 """What release.json calls the two kinds."""
 
 
-@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+@frozen(slots=False, eq=False, kw_only=True, repr=False)
 class PublishedLinked(PublishedCells):
     """Tables of members and of units, all from one measurement.
 

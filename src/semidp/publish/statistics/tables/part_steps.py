@@ -16,11 +16,11 @@ import contextlib
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from attrs import evolve, field, frozen
 from numpy.typing import NDArray
 
 from semidp.errors import DataError, InputError, Refused
@@ -86,7 +86,7 @@ _CHANGED = (
 )
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class PartBlock:
     """One kind of record in one part: what is counted there, and its noise.
 
@@ -155,7 +155,7 @@ class PartBlock:
         return np.concatenate(pieces)
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@frozen(eq=False, kw_only=True)
 class PartMeasurement:
     """Work of one part for a request: count its records, add noise, and store that once.
 
@@ -208,7 +208,7 @@ class PartMeasurement:
         return []
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class TablesAtCut:
     """The confidential tables of one kind of record at the cut, and what its parts need.
 
@@ -319,7 +319,7 @@ def read_stored(stored: Path) -> NDArray[np.int64]:
     return noisy
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class TablesMeasurement(RequestMeasurement):
     """What was measured of tables, in one piece or in blocks that are put together.
 
@@ -335,7 +335,7 @@ class TablesMeasurement(RequestMeasurement):
     """
 
     blocks: TableBlocks | None = None
-    names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    names: Mapping[str, tuple[str, ...]] = field(factory=dict)
     agreeing: tuple[int, int] | None = None
 
     def publish(
@@ -346,10 +346,10 @@ class TablesMeasurement(RequestMeasurement):
         stated: dict[str, Any] = {"noisy": self.measurement.noisy}
         if self.blocks is not None:
             overview = compute_overview(result, self.blocks, self.names)
-            stated["blocks"] = replace(self.blocks, overview=overview)
+            stated["blocks"] = evolve(self.blocks, overview=overview)
         if self.agreeing is not None:
             stated["stated"] = self.agreeing
-        published: Published = replace(result, **stated)
+        published: Published = evolve(result, **stated)
         return published
 
 
@@ -542,7 +542,7 @@ def prepare_joint_steps(
     return JointSteps(request, mechanism, scope, blocks, at_cut, names, foreseen)
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@frozen(eq=False, kw_only=True)
 class SeparateWork(PartMeasurement):
     """Work of one part for a request: measure it, fit its tables to what is settled at the cut, and
     write both.
@@ -670,8 +670,8 @@ class SeparateSteps(CutSteps):
         fits = result.fit_overview(self._fit, parts, work, progress)
         overview = []
         for table, (counts, how) in zip(result.overview, fits, strict=True):
-            overview.append(replace(table, counts=counts.reshape(table.schema.shape), fitted=how))
-        done = replace(result, overview=tuple(overview), parts=tuple(parts))
+            overview.append(evolve(table, counts=counts.reshape(table.schema.shape), fitted=how))
+        done = evolve(result, overview=tuple(overview), parts=tuple(parts))
         below = [table for part in parts for table in part.tables]
         expected = done.compute_expected_l2(below)
-        return replace(done, noise=replace(done.noise, expected_l2=expected))
+        return evolve(done, noise=evolve(done.noise, expected_l2=expected))

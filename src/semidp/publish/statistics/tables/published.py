@@ -6,10 +6,10 @@ values. The tables are in `publish.results`.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+from attrs import asdict, field, frozen
 from numpy.typing import NDArray
 
 from semidp.errors import InputError
@@ -63,7 +63,7 @@ IN_ONE_PIECE = "in_one_piece"
 whose parts were fitted one by one."""
 
 
-@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+@frozen(slots=False, eq=False, kw_only=True, repr=False)
 class PublishedTables(PublishedCells):
     """The tables of one request, all from one measurement.
 

@@ -8,12 +8,12 @@ read when they are asked for.
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from attrs import evolve, field, frozen
 from numpy.typing import NDArray
 
 from semidp.errors import InputError
@@ -86,6 +86,8 @@ class TableOfParts(PublishedTable):
         keep = object.__setattr__  # as in every frozen value
         keep(self, "name", name)
         keep(self, "schema", schema)
+        keep(self, "order", ())
+        keep(self, "counted", RECORD)
         keep(self, "_partition", partition)
 
     @cached_property
@@ -157,7 +159,7 @@ class TableOfParts(PublishedTable):
         return self._cells.get("half_widths")
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class RowAtCut:
     """The cells at the cut, for one part, of a table that reaches below it: the estimate, its
     variance, and the published whole numbers (None if there are none).
@@ -257,7 +259,7 @@ def fit_nobody(schema: Schema, asked: Sequence[TableRequest]) -> list[StoredFit]
     return [(np.zeros(shape, dtype=np.int64), _EMPTY) for shape in shapes]
 
 
-@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+@frozen(slots=False, eq=False, kw_only=True, repr=False)
 class SeparateTables(PublishedTables):
     """Tables that were measured and fitted at a cut and above it first, and below it part by part.
 
@@ -385,7 +387,7 @@ class SeparateTables(PublishedTables):
             cells = self.schema.restrict(asked.features)
             below = TableOfParts(asked.name, cells, partition)
             tables.append(below if asked in self.tables_below_cut else overview[asked.name])
-        return replace(self, parts=partition.parts, tables=tuple(tables))
+        return evolve(self, parts=partition.parts, tables=tuple(tables))
 
     @property
     def _overview(self) -> tuple[PublishedTable, ...]:
@@ -635,7 +637,7 @@ def begin_separate(
     )
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class SeparateMeasurement(RequestMeasurement):
     """Stored tables whose parts were fitted one by one: what was measured at the cut and above.
 
@@ -660,7 +662,7 @@ class SeparateMeasurement(RequestMeasurement):
         result = begin_separate(request, self.mechanism, cut, noisy, private, self.stems, counts)
         below = [table for part in self.partition.parts for table in part.tables]
         expected = result.compute_expected_l2(below)
-        done = replace(result, noise=replace(result.noise, expected_l2=expected))
+        done = evolve(result, noise=evolve(result.noise, expected_l2=expected))
         return done.with_partition(self.partition)
 
 
@@ -700,7 +702,7 @@ def read_separate(
         fits.append((counts, how))
     measured = above.restore_measurement(noisy, entry["private"])
     stems = tuple(name for name, _ in names)
-    return SeparateMeasurement(mechanism, measured, partition, stems), fits
+    return SeparateMeasurement(measured, mechanism, partition, stems), fits
 
 
 def fitted_requests(request: TablesAsked) -> list[TableRequest]:

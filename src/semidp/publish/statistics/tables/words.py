@@ -5,12 +5,12 @@ public values, on a terminal, at the top of a report, in a warning.
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 from math import sqrt
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+from attrs import field, frozen
 from numpy.typing import NDArray
 
 from semidp.promise.exact import count_noun
@@ -81,7 +81,7 @@ NONE_FOUND = "No whole numbers with all totals were found for the table"
 """How a warning begins that a table misses some of its totals."""
 
 
-@dataclass(frozen=True)
+@frozen
 class CellErrors:
     """How far off the cells of one published table are, and in how many of them noise dominates.
 
@@ -407,7 +407,7 @@ _LISTED_TABLES = 40
 _NAMED_OTHERS = 3
 
 
-@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+@frozen(slots=False, eq=False, kw_only=True, repr=False)
 class PublishedCells(Published):
     """What all tables of counts share: their files, and what is said about them.
 
