@@ -1,9 +1,11 @@
 (* False variants of the theorems, each refuted on a small example: a condition dropped, or a bound made
    smaller. They show that the theorems say something, and that the conditions are needed. *)
-From mathcomp Require Import all_ssreflect fingroup perm ssralg ssrnum ssrint zify.
-Require Import Datasets Reach LiteralReading Tables BallNorms Features Exchange GroupSums.
-Require Import GroupSumsExchange ExchangeNormsPublishedAttained LinkedReach SmallSpaces.
+From mathcomp Require Import all_ssreflect fingroup perm ssralg ssrnum ssrint rat zify.
+Require Import Datasets Reach LiteralReading Tables BallNorms Features Exchange ExchangeNorms GroupSums.
+Require Import GroupSumsExchange ExchangeNormsAttained ExchangeNormsPublishedAttained ExchangeNormsTwoLevels.
+Require Import Residuals Pairing CenteredCosts CenteredExchanges LinkedReach LinkedExchange WholeUnit SmallSpaces.
 Set Implicit Arguments. Unset Strict Implicit. Unset Printing Implicit Defensive.
+Import Order.Theory GRing.Theory Num.Theory.
 
 (* ---- sums ---- *)
 
@@ -119,6 +121,251 @@ have := sizes true; rewrite /unit_size => /andP[+ _]; apply/negP; rewrite -leqNg
 apply/eqP/setP=> i; rewrite !inE; case: (unliftP ord0 i) => [j ->|->]; last by rewrite Y0.
 have -> : lift ord0 j = ord_max by apply: val_inj; case: j => [[]].
 by rewrite Y1 ffunE.
+Qed.
+
+(* ---- exchange norms ---- *)
+
+(* EVERYTHING MUST BE PUBLISHED. Two blocks with two levels each, and a feature that is not published: the norm is 8,
+   not 4. (With three levels of both blocks it is 6, [two_blocks_attain_6]; with a third block of two
+   levels 12, [three_blocks_attain_12].) *)
+Theorem norm_4_false_with_an_unpublished_feature :
+  exists X Y : dataset (record [finType of option bool] bool_finType) 3,
+  [/\ adjacent (@own_block bool_finType bool_finType) (@leaf_or_nothing bool_finType bool_finType) X Y,
+      #|touched (@own_block bool_finType bool_finType) (@leaf_or_nothing bool_finType bool_finType)
+          (@all_leaves _ bool_finType) X| = 2,
+      forall b, levels (@own_block bool_finType bool_finType) (@all_leaves _ bool_finType) X b <= 2
+    & l2_squared (cells (@all_leaves _ bool_finType) X) (cells (@all_leaves _ bool_finType) Y) = Posz 8].
+Proof.
+have := @exchange_norms_attained bool_finType bool_finType false true isT; rewrite card_bool.
+move=> /(_ isT)[X [Y [h1 h2 _ h4]]]; exists X, Y; split=> // b.
+pose made (v : bool) : {ffun option bool -> option bool} := [ffun e => if e == b then Some v else None].
+have two : #|[set made v | v in predT]| <= 2 by rewrite -card_bool; apply: leq_imset_card.
+apply: leq_trans two; apply: subset_leq_card.
+apply/subsetP=> s /imsetP[i _ ->]; apply/imsetP; exists (X i b) => //.
+by apply/ffunP=> e; rewrite !ffunE /own_block; case: eqP => [->|].
+Qed.
+
+(* ---- centered costs ---- *)
+
+(* Flat features with two levels, all of them in the residual. *)
+Definition flat (F : finType) (f : F) (v : bool) := tt.
+Definition half : rat := (1 / 2%:R)%R.
+
+Lemma kernel_of_bits (F : finType) (f : F) v w : kernel rat_realFieldType (@flat F) f v w = (if v == w then half else - half)%R.
+Proof.
+rewrite /kernel /siblings (_ : [set _ | _] = setT); last by apply/setP=> u; rewrite !inE.
+by rewrite cardsT card_bool; case: v; case: w.
+Qed.
+
+(* TWO FEATURES ARE NEEDED, and so is the term with the product of both cells: for a residual of one feature with
+   two levels a single record costs 2, not 2 (1 - 1/2) = 1. *)
+Theorem centered_cost_below_two_false_for_one_feature :
+  squared_norm (residual (families (@flat unit_finType) [:: tt])
+    (fun c => ((single_move [ffun=> false] [ffun=> true] c)%:~R : rat)%R)) = 2%:R%R.
+Proof.
+rewrite centered_single_move //; have one (h : unit -> rat) : (\prod_f h f = h tt)%R.
+  by rewrite (big_pred1 tt) // => -[].
+by rewrite !one /shared /= !kernel_of_bits !ffunE; apply/eqP; vm_compute.
+Qed.
+
+(* CARRIERS COST MORE THAN THEIR SHARE. With two features of two levels, the person goes from 00 to 10 and the carrier
+   from 11 to 01. Each alone costs 1; together they cost 4: neither is the cost of an exchange at most the
+   sum of the costs of its records, nor at most 4 (1 - 1/2) if only one more feature is seen. *)
+Theorem exchange_cost_above_sum_of_records (before := fun i : 'I_2 => [ffun=> i == ord_max] : {ffun bool -> bool})
+    (after := fun i : 'I_2 => [ffun f : bool => (i == ord_max) (+) f] : {ffun bool -> bool}) :
+  centered_cost rat_realFieldType (@flat bool_finType) [:: true; false] before after = 4%:R%R /\
+  forall i, squared_norm (residual (families (@flat bool_finType) [:: true; false])
+    (fun c => ((single_move (before i) (after i) c)%:~R : rat)%R)) = 1%R.
+Proof.
+have two (h : bool -> rat) : (\prod_f h f = h true * h false)%R by rewrite big_bool.
+split; last first.
+  by move=> i; rewrite centered_single_move // !two /shared /= !kernel_of_bits !ffunE; case: (i == ord_max);
+    apply/eqP; vm_compute.
+rewrite (@centered_cost_of_records _ _ _ _ _ _ _ _ setT) //; last by move=> i; rewrite inE.
+have sum2 (h : 'I_2 -> rat) : (\sum_(i in [set: 'I_2]) h i = h ord0 + h ord_max)%R.
+  rewrite (eq_bigl predT) ?big_ord_recl ?big_ord0 ?addr0; last by move=> i; rewrite inE.
+  by congr (_ + h _)%R; apply: val_inj.
+by rewrite !sum2 /common !two /shared /= !kernel_of_bits !ffunE; apply/eqP; vm_compute.
+Qed.
+
+(* n records with one feature of two levels go from the one level to the other. *)
+Definition bit := [finType of {ffun unit -> bool}].
+Definition all_are n (v : bool) : dataset bit n := [ffun=> [ffun=> v]].
+
+Section OneBit.
+Variable K : rcfType.
+Let fams := fun _ : unit => families (@flat unit_finType) [:: tt].
+Let one := fun _ : unit => 1%R : K.
+
+Lemma same_or_two (x y : bit) : (common K (@flat unit_finType) [:: tt] x x
+    + common K (@flat unit_finType) [:: tt] y y - common K (@flat unit_finType) [:: tt] x y *+ 2 =
+    (x != y)%:R *+ 2)%R.
+Proof.
+have all (h : unit -> K) : (\prod_f h f = h tt)%R by rewrite (big_pred1 tt) // => -[].
+have half v w : kernel K (@flat unit_finType) tt v w = ((v == w)%:R - 2%:R^-1)%R.
+  rewrite /kernel /siblings (_ : [set _ | _] = setT); last by apply/setP=> u; rewrite !inE.
+  by rewrite cardsT card_bool mul1r.
+rewrite /common !all /shared /= !half !eqxx; case: (eqVneq x y) => [->|ne].
+  by rewrite eqxx mul0rn -mulr2n subrr.
+have -> : (x tt == y tt) = false.
+  by apply: contraNF ne => /eqP e; apply/eqP/ffunP=> -[].
+by rewrite sub0r mulNrn opprK mulr2n addrACA -mulr2n subrK.
+Qed.
+
+Lemma bit_cost n : cost (fun _ => all_are n true) (fun _ => all_are n false) fams one = (2%:R *+ (n * n))%R.
+Proof.
+rewrite /cost (big_pred1 tt) => [|[]//]; rewrite divr1.
+rewrite -[LHS]/(centered_cost K (@flat unit_finType) [:: tt] (all_are n true) (all_are n false)).
+rewrite (@centered_cost_of_records _ _ _ _ _ _ _ _ setT) //; last by move=> i; rewrite inE.
+rewrite (eq_bigr (fun=> 2%:R *+ n)%R); first by rewrite sumr_const cardsT card_ord mulrnA.
+move=> i _; rewrite (eq_bigr (fun=> 2%:R)%R); first by rewrite sumr_const cardsT card_ord.
+move=> j _; rewrite !ffunE -addrA -opprD.
+rewrite [X in (_ - (_ + X))%R]common_sym -mulr2n same_or_two.
+by rewrite (_ : _ != _) //; apply/eqP=> /ffunP/(_ tt); rewrite !ffunE.
+Qed.
+
+Lemma bit_single (x y : bit) : single_cost (fun _ r => r) fams one x y = ((x != y)%:R *+ 2)%R.
+Proof.
+by rewrite /single_cost (big_pred1 tt) => [|[]//]; rewrite divr1 centered_single_move // -same_or_two.
+Qed.
+
+(* THE COST OF A RECORDS GROWS WITH a^2. Two records of one feature with two levels, nothing published: each alone
+   costs at most 2, both together 8 = 2^2 times 2. So a times the worst single cost is not enough. *)
+Theorem cost_of_move_needs_square (X := all_are 2 true) (Y := all_are 2 false) :
+  [/\ same_totals (fun (_ : bit) (_ : unit) => tt) X Y, distance X Y <= 2,
+      forall x y, (single_cost (fun _ r => r) fams one x y <= 2%:R)%R
+    & cost (fun _ => X) (fun _ => Y) fams one = 8%:R%R].
+Proof.
+split.
+- apply: (@rearranged_totals _ _ _ _ _ _ _ (fun=> 1%g)) => i b //.
+- by apply: distance_le_n.
+- by move=> x y; rewrite bit_single; case: (x != y); rewrite ?mul0rn ?ler0n.
+by rewrite bit_cost -mulr_natl -natrM.
+Qed.
+
+(* TOTALS HAVE TO AGREE. If the feature itself is published, no single record that keeps its published value costs
+   anything, but a record that changes it costs 2. *)
+Theorem cost_of_move_needs_totals (X := all_are 1 true) (Y := all_are 1 false) :
+  [/\ distance X Y <= 1,
+      forall x y : bit, x tt = y tt -> single_cost (fun _ r => r) fams one x y = 0%R
+    & cost (fun _ => X) (fun _ => Y) fams one = 2%:R%R].
+Proof.
+split; first exact: distance_le_n; last by rewrite bit_cost.
+move=> x y e; rewrite bit_single (_ : x = y) ?eqxx ?mul0rn //.
+by apply/ffunP=> -[].
+Qed.
+End OneBit.
+
+(* ---- linked files, one member ---- *)
+
+(* Members have one feature with two levels that is not published. *)
+Definition nothing (f : unit) (v : bool) := tt.
+Definition only_block (f : unit) := tt.
+Definition person_of (v : bool) : record unit_finType bool_finType := [ffun=> v].
+
+Lemma nothing_published (H P : finType) (place : H -> P) (r r' : member unit_finType bool_finType H) b :
+  place r.2 = place r'.2 ->
+  published only_block nothing place tt r b = published only_block nothing place tt r' b.
+Proof. by move=> e; apply/eqP/publishedP; split=> //; apply/eqP/tuple_inP. Qed.
+
+(* CONSECUTIVE SIZES. Two units with one member each, nothing published: a member moves, and the sizes are 0 and 2. In
+   a table of even and odd sizes that is 8 in squared l2, not 6; and two sizes change. *)
+Theorem unit_norm_needs_consecutive_sizes
+    (X := [ffun i => (person_of false, i == ord0)] : dataset (member unit_finType bool_finType bool_finType) 2)
+    (Y := [ffun i => (person_of false, false)] : dataset (member unit_finType bool_finType bool_finType) 2)
+    (cells := fun (Z : dataset (member unit_finType bool_finType bool_finType) 2) h => (tt, odd (unit_size Z h))) :
+  one_member only_block nothing (fun _ : bool => tt) tt X Y /\ l2_squared (cells X) (cells Y) = Posz 8.
+Proof.
+have sizeX h : unit_size X h = 1.
+  rewrite /unit_size -sum1_card big_mkcond !big_ord_recl big_ord0 !inE !ffunE.
+  by case: h.
+have sizeY h : unit_size Y h = if h then 0 else 2.
+  rewrite /unit_size -sum1_card big_mkcond !big_ord_recl big_ord0 !inE !ffunE.
+  by case: h.
+split.
+  exists ord0, (person_of false), false, [ffun=> ord_max], None; split=> //.
+    by apply/carriersP=> b _; apply: nothing_published.
+  apply/ffunP=> i; rewrite !ffunE; case: (eqVneq i ord0) => //= ni.
+  by congr pair; apply/ffunP=> e; rewrite !ffunE.
+have cX h : cells X h = (tt, true) by rewrite /cells sizeX.
+have cY h : cells Y h = (tt, false) by rewrite /cells sizeY; case: h.
+rewrite l2_squared_apart => [|h h']; last by rewrite cX cY.
+rewrite (eq_bigr (fun=> 4)); first by rewrite big_bool.
+by move=> h _; rewrite big_bool !cX !cY.
+Qed.
+
+(* MEMBERS OF UNITS MOVE FURTHER. Published is a place: one of unit u, another one of units v and w; the table shows w
+   differently. The person moves from u to v and becomes as the carrier is, who moves from w to u. One
+   other record changes, and the squared l2 distance is 6, not 1 + 1 + 2 = 4. *)
+Theorem one_member_norm_exceeds_exchange_norm (u := None) (v := Some false) (w := Some true)
+    (place := fun h : option bool => h != None) (show := fun h : option bool => h == w)
+    (X := [ffun i => if i == ord0 then (person_of false, u) else (person_of true, w)]
+       : dataset (member unit_finType bool_finType [finType of option bool]) 2)
+    (Y := [ffun i => (person_of true, if i == ord0 then v else u)]
+       : dataset (member unit_finType bool_finType [finType of option bool]) 2)
+    (cells := member_cells (fun (_ : unit) (leaf : bool) => leaf) show) :
+  [/\ one_member only_block nothing (place : [finType of option bool] -> bool_finType) tt X Y, distance X Y <= 2
+    & l2_squared (cells X) (cells Y) = Posz 6].
+Proof.
+have other (i : 'I_2) : i != ord0 -> i = ord_max.
+  by case: i => [[|[|//]] h] // _; apply: val_inj.
+split; last first.
+- have shown (z : bool) h : member_cell (fun (_ : unit) (leaf : bool) => leaf) show (person_of z, h) = ([ffun=> z], h == w).
+    by rewrite /member_cell /=; congr pair; apply/ffunP=> e; rewrite !ffunE.
+  have ne : ([ffun=> false] == [ffun=> true] :> {ffun unit -> bool}) = false.
+    by apply/eqP=> /ffunP/(_ tt); rewrite !ffunE.
+  have cX i : cells X i = if i == ord0 then ([ffun=> false], false) else ([ffun=> true], true).
+    by rewrite /cells /member_cells ffunE; case: (i == ord0); rewrite shown.
+  have cY i : cells Y i = ([ffun=> true], false).
+    by rewrite /cells /member_cells ffunE shown; case: (i == ord0).
+  rewrite l2_squared_apart => [|i j]; last by rewrite cX cY; case: (i == ord0); rewrite xpair_eqE ?ne ?andbF.
+  rewrite !big_ord_recl !big_ord0 !cX !cY /= !xpair_eqE !eqxx /= ne [[ffun=> true] == _]eq_sym ne.
+  by [].
+- exact: distance_le_n.
+exists ord0, (person_of true), v, [ffun=> ord_max], None; split=> //.
+  by apply/carriersP=> b _; apply: nothing_published; rewrite !ffunE.
+apply/ffunP=> i; rewrite !ffunE; case: (eqVneq i ord0) => //= /other ->.
+by rewrite /handed ?ffunE /=; congr pair; apply/ffunP=> e; rewrite !ffunE.
+Qed.
+
+(* ---- linked files, a whole unit ---- *)
+
+(* WHOLE UNITS NEED CARRIERS. Two units with one member each, one exact total: for the member of one unit to change,
+   the other one must, so m = 1 member does not suffice. *)
+Theorem whole_unit_needs_carriers (leaf := fun (_ : unit) (v : bool) => v)
+    (X := [ffun i => person_of (i == ord_max)] : dataset (record unit_finType bool_finType) 2) :
+  forall Y, same_totals (tuple_in only_block leaf) X Y -> Y ord0 = person_of true -> 1 < distance X Y.
+Proof.
+move=> Y /same_totalsP same Y0; rewrite ltnNge; apply/negP=> near.
+have c0 : ord0 \in changed X Y.
+  by rewrite inE Y0 ffunE; apply/eqP=> /ffunP/(_ tt); rewrite !ffunE.
+have Ymax : Y ord_max = person_of true.
+  have : ord_max \notin changed X Y.
+    by apply/negP=> c1; have := card_le1_eqP near _ _ c0 c1.
+  by rewrite inE negbK ffunE eqxx => /eqP <-.
+have : 0 < total (tuple_in only_block leaf) X tt (tuple_in only_block leaf (person_of false) tt).
+  by rewrite total_gt0; apply/existsP; exists ord0; rewrite ffunE.
+rewrite same total_gt0 => /existsP[i /tuple_inP/(_ tt erefl)].
+have -> : Y i = person_of true.
+  case: (unliftP ord0 i) => [j ->|-> //]; rewrite -Ymax; congr (Y _); apply: val_inj.
+  by case: j => [[]].
+by rewrite !ffunE.
+Qed.
+
+(* OTHER UNITS CHANGE THEIR SIZE. Two units, one member each, no total of own features: if one unit gets two members,
+   both change their size, so 1 + q_u = 1 unit does not suffice. *)
+Theorem whole_unit_resizes_others (u := [ffun i => i] : {ffun 'I_2 -> 'I_2}) :
+  allowed 0 2 u /\ forall w : {ffun 'I_2 -> 'I_2}, size_in w ord0 = 2 ->
+    #|[set g | size_in u g != size_in w g]| = 2.
+Proof.
+have one g : size_in u g = 1.
+  apply: etrans (cards1 g); apply: eq_card => i; by rewrite !inE ffunE.
+split=> [g|w two]; first by rewrite one.
+have sum := sizes_sum w; rewrite !big_ord_recl big_ord0 two addn0 in sum.
+rewrite -[RHS]card_ord -[RHS]cardsT; congr #|pred_of_set _|; apply/setP=> g; rewrite !inE one.
+case: (unliftP ord0 g) => [j ->|->]; last by rewrite two.
+have -> : lift ord0 j = lift ord0 ord0 by congr (lift _ _); apply: val_inj; case: j => [[]].
+by case: sum => ->.
 Qed.
 
 (* ---- lists of small types ---- *)
