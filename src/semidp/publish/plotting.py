@@ -368,6 +368,38 @@ def estimates_plot(
     return figure
 
 
+def quantiles_plot(
+    labels: Sequence[str],
+    quantiles: Sequence[Sequence[float]],
+    ends: Sequence[tuple[Sequence[float], Sequence[float]]],
+    axis: str,
+    axes: Any = None,
+) -> Figure | None:
+    """Draw a dot per group for each quantile, with a bar from end to end of each interval. None for
+    too many groups.
+
+    >>> figure = quantiles_plot(["a", "b"], [[4, 6]], [([3, 6], [5, 8])], "median of score")
+    >>> len(figure.axes[0].lines), len(figure.axes[0].collections)
+    (1, 1)
+    """
+    if not labels or len(labels) > _MOST_GROUPS:
+        return None
+    with drawing(5.4, 0.9 + 0.32 * len(labels), axes=axes) as (figure, axes):
+        places = range(len(labels))
+        for low, high in ends:
+            axes.hlines(places, low, high, color=BLUE, linewidth=1.6)
+        for values in quantiles:
+            axes.plot(values, places, "o", color=BLUE, markersize=5)
+        grouped_ticks(axes.xaxis)
+        axes.set(
+            xlabel=axis,
+            yticks=list(places),
+            yticklabels=list(labels),
+            ylim=(len(labels) - 0.5, -0.5),
+        )
+    return figure
+
+
 def audit_plot(
     claim: Tradeoff, attacks: Sequence[Any], title: str = "", axes: Any = None
 ) -> Figure:

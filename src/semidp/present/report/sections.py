@@ -19,6 +19,7 @@ from semidp.publish.results.place_maps import PlaceMap
 from semidp.publish.statistics.protocol.requests import Published
 
 _MOST_BARS = 60
+_FROM_ZERO = ("estimate", "sum")  # columns of counts and sums, whose shades begin at nothing
 _NO_VALUE = "#EDEDED"
 _MAP_POINTS = np.array([185.0, 190.0])  # how wide and high a map is drawn, about
 _MAP_HEIGHTS = 1.6, 3.1  # inches: room for the bar of shades, and no more than a page is wide
@@ -38,9 +39,11 @@ class PlaceValues:
     faint: frozenset[str]
 
 
-def place_map(places: PlaceMap, panels: Sequence[PlaceValues], what: str) -> Figure:
+def place_map(
+    places: PlaceMap, panels: Sequence[PlaceValues], what: str, start: float | None = 0.0
+) -> Figure:
     """Draw a row for each panel: the estimates, and their standard errors; hatched where noise
-    dominates.
+    dominates. The shades of estimates begin at `start`, or else at the least of them.
 
     >>> from semidp.publish.results.place_maps import Outline
     >>> square = ((0.0, 0.0), (1.0, 0.0), (1.0, 1.0), (0.0, 0.0))
@@ -53,8 +56,8 @@ def place_map(places: PlaceMap, panels: Sequence[PlaceValues], what: str) -> Fig
     """
     height = _map_height(places)
     with drawing(7.2, height * len(panels) + 0.2, columns=2, rows=len(panels)) as (figure, axes):
-        values = _span(places, panels, [panel.values for panel in panels])
-        errors = _span(places, panels, [panel.errors for panel in panels])
+        values = _span(places, panels, [panel.values for panel in panels], start)
+        errors = _span(places, panels, [panel.errors for panel in panels], 0.0)
         for row, panel in zip(np.atleast_2d(axes), panels, strict=True):
             _draw(figure, row[0], places, panel, panel.values, Shades(what, "Blues", *values))
             shades = Shades("standard error", "Oranges", *errors)
@@ -89,21 +92,35 @@ class Shades:
 
 
 def _span(
-    places: PlaceMap, panels: Sequence[PlaceValues], numbers: Sequence[Mapping[str, float]]
+    places: PlaceMap,
+    panels: Sequence[PlaceValues],
+    numbers: Sequence[Mapping[str, float]],
+    start: float | None,
 ) -> tuple[float, float]:
     """Return the least and the largest number that the shades of every panel tell apart.
 
     Only places that are drawn count, and those without a hatch where there are such: one place of
     mere noise would leave all others the same shade.
+
+    >>> from semidp.publish.results.place_maps import Outline
+    >>> places = PlaceMap((Outline({"name": "north"}, ()), Outline({"name": "south"}, ())))
+    >>> means = {"north": 41.0, "south": 43.0}
+    >>> panels = [PlaceValues("age", means, {}, frozenset())]
+    >>> _span(places, panels, [means], 0.0), _span(places, panels, [means], None)
+    ((0.0, 43.0), (41.0, 43.0))
     """
-    clear, drawn = [0.0], [0.0]
+    clear: list[float] = []
+    drawn: list[float] = []
     for panel, by_label in zip(panels, numbers, strict=True):
         for label in places.match_labels(list(by_label))[0]:
             if np.isfinite(by_label[label]):
                 drawn.append(by_label[label])
                 clear += [] if label in panel.faint else [by_label[label]]
-    spanned = clear if len(clear) > 1 else drawn
-    return min(spanned), max(spanned) or 1.0
+    spanned = clear or drawn or [0.0]
+    low, high = min(spanned), max(spanned)
+    if start is None and low < high:
+        return low, high
+    return min(low, 0.0), max(high, 0.0) or 1.0
 
 
 def _draw(
@@ -309,7 +326,8 @@ def _map_section(title: str, columns: Columns, places: PlaceMap) -> Section | No
     )
     return Section(
         heading=f"Map of the {title}",
-        figure=place_map(places, shown, what),
+        # A mean of 41 and one of 43 would have the same shade on a scale from 0.
+        figure=place_map(places, shown, what, 0.0 if value in _FROM_ZERO else None),
         figure_label=f"Maps of the {title}: estimates and their standard errors",
         caption=caption,
     )

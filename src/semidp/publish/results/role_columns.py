@@ -15,7 +15,7 @@ from attrs import field, frozen
 from numpy.typing import NDArray
 
 from semidp.promise.exact import count_noun
-from semidp.publish.plotting import estimates_plot
+from semidp.publish.plotting import estimates_plot, quantiles_plot
 from semidp.publish.results.columns import Columns, PublishedColumns
 from semidp.publish.results.grids import LISTED_ROWS, Section
 from semidp.publish.results.texts import (
@@ -353,10 +353,15 @@ class Sheet(PublishedColumns):
         """Draw it, on matplotlib axes if given; return the figure, or None without a picture."""
         if self.draw is not None:
             return self.draw(axes)
-        if not any(one.role is Role.error for one in self.role_columns):
-            return None
         held = np.isfinite(self.values)
         labels = [" · ".join(group) for group, kept in zip(self.groups, held, strict=True) if kept]
+        if not any(one.role is Role.error for one in self.role_columns):
+            if not self.axis:
+                return None
+            shown = [one for one in self.measured if one.estimate.role is Role.estimate]
+            quantiles = [one.estimate.values[held].tolist() for one in shown]
+            ends = [tuple(end.values[held].tolist() for end in one.ends) for one in shown]
+            return quantiles_plot(labels, quantiles, list(filter(None, ends)), self.axis, axes)
         values, errors = self.values[held].tolist(), self.standard_errors[held].tolist()
         return estimates_plot(labels, values, errors, self.axis, self.bounds, axes)
 
