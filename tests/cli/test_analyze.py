@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from importlib.resources import files
 from pathlib import Path
 
@@ -191,6 +192,21 @@ def test_what_is_missing_without_data(
 ) -> None:
     assert run(["analyze", *words]) == 2
     assert said in capsys.readouterr().err
+
+
+def test_analyze_and_release_compare_with_ordinary_privacy_alike(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    times = []
+    for words in (["analyze"], ["release", "--out", str(tmp_path / "out")]):
+        assert run([*words, OCCUPATIONS, *BOTH, "--mu", "1"]) == 0
+        said = re.search(
+            r"[Oo]rdinary differential privacy has (\S+) times the error at the same guarantee",
+            capsys.readouterr().out,
+        )
+        assert said is not None
+        times.append(said[1])
+    assert times[0] == times[1]
 
 
 def test_the_error_of_a_cell_comes_before_the_distance_of_the_table(

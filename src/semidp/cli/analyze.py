@@ -51,7 +51,7 @@ from semidp.publish.plan import Plan
 from semidp.publish.plan_settings import build_plan
 from semidp.publish.release_files import release_files
 from semidp.publish.results.texts import errors_text
-from semidp.publish.selection import available, option_name, residual_plan
+from semidp.publish.selection import available, naive_loss, option_name, residual_plan
 from semidp.publish.sources.opening import local_paths
 from semidp.publish.statistics.protocol.statistic import Chosen, build_requests
 from semidp.publish.witness import find_witness
@@ -170,7 +170,8 @@ def analyze(
     totals: list[Path] | None = o.TOTALS,
     propose_tables: bool = flag(
         "--propose-tables",
-        "Propose tables of the features of --table (or of all declared ones) that records need.",
+        "Propose which tables to release for good synthetic records of the features of --table"
+        " (default: all declared ones).",
     ),
     printing: o.Printing,
 ) -> None:
@@ -264,6 +265,7 @@ def _mechanism_entry(
 ) -> dict[str, Any]:
     """One mechanism as plain values, with its errors and what it spends."""
     entry = {**mechanism.to_json(), "name": option_name(mechanism), "law": mechanism.name}
+    entry["naive_l2"] = 0 if mechanism.space.is_zero else naive_loss(mechanism)
     entry["errors"] = cell_errors(mechanism)
     entry["budget"] = budget.numbers()
     entry["budget_text"] = str(budget)
@@ -403,8 +405,9 @@ def _explain_briefly(
     gaussian = [entry for entry in document["mechanisms"] if "mu" in entry["budget"]]
     best = min(gaussian or document["mechanisms"], key=lambda entry: float(entry["expected_l2"]))
     second = f"With {best['budget_text']}: {errors_text(best['errors'])}."
-    gain = float(document["naive"]["l2"]) / max(float(document["sensitivity"]["l2"]), 1e-12)
-    third = f"Noise that ignores what the totals rule out would be {gain:.2g} times as large."
+    expected = float(best["expected_l2"])
+    gain = float(best["naive_l2"]) / expected if expected else 1.0
+    third = f"Ordinary differential privacy has {gain:.2g} times the error at the same guarantee."
     return [first, second, third] if gain > 1.05 else [first, second]
 
 
@@ -484,8 +487,8 @@ def compare(
     *,
     plans: list[Path] = argument("Two plans or more (TOML or JSON).", "PLAN PLAN..."),
     data: o.Text = option(
-        "The data, as for release; only what a plan publishes exactly is read. Without data:"
-        " --totals, or any totals.",
+        "The data, as for release; only what a plan publishes exactly is read. Without data the"
+        " totals are those of --totals, or the worst possible ones.",
         "DATA",
     ),
     totals: list[Path] | None = o.TOTALS,
@@ -544,7 +547,7 @@ def explore(
     *,
     data: o.Text = o.OPTIONAL_DATA,
     port: int = option(
-        "Where to listen on 127.0.0.1; any free one unless given.", default=0, min=0, max=65535
+        "The port of the page on 127.0.0.1; 0 is any free one.", "N", default=0, min=0, max=65535
     ),
     no_browser: bool = flag("--no-browser", "Only print the address; open no browser."),
     plan: Path | None = option("The plan to start with (TOML or JSON).", "FILE"),
