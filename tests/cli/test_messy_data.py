@@ -58,7 +58,14 @@ def test_a_title_above_the_names_is_skipped(here: Semidp) -> None:
     assert here(*words, "--set", "header_rows=2").code == 0
 
 
-@pytest.mark.parametrize("total", [["Total", None, None, 40], ["Total", "Total", "Total", 40]])
+@pytest.mark.parametrize(
+    "total",
+    [
+        ["Total", None, None, 40],
+        ["Total", "Total", "Total", 40],
+        ["n und s zusammen", "f", "y", 40],
+    ],
+)
 def test_a_row_of_totals_is_refused_and_left_out_as_advised(here: Semidp, total: list[Any]) -> None:
     write_sheet([["region", "sex", "ill", "n"], *RECORDS, total])
     words = (*RELEASE, "--table", "region,sex", "--levels-from-data", "--exact", "region")
@@ -73,13 +80,25 @@ def test_a_row_of_totals_is_refused_and_left_out_as_advised(here: Semidp, total:
         assert exact.split() == ["region,count", "n,20", "s,20"]
 
 
+def test_a_name_that_only_holds_a_word_of_totals_is_no_total(here: Semidp) -> None:
+    write_sheet([["region", "sex", "ill", "n"], *RECORDS, ["Totaldorf", "f", "y", 5]])
+    words = (*RELEASE, "--table", "region,sex", "--levels-from-data", "--exact", "region")
+    assert here(*words).code == 0
+
+
+def test_levels_of_a_nested_feature_need_their_paths(here: Semidp) -> None:
+    write_sheet([["region", "sex", "ill", "n"], *RECORDS])
+    words = ("--nest", "region,sex", "--table", "sex,ill", "--levels", "sex=f,m")
+    assert "declare their paths in --schema" in one_sentence(here(*RELEASE, *words))
+
+
 def test_codes_of_missing_values_are_pointed_out_and_declared(here: Semidp) -> None:
     rows = [["n", "f", "NA", 5], ["s", "m", -9, 5], *RECORDS]
     write_sheet([["region", "sex", "ill", "n"], *rows])
     words = (*RELEASE[:-1], "--exact", "region", "--table", "region,ill")
     said = here(*words, "--levels-from-data").err
     assert "A level of ill is called '-9'" in said
-    assert "declare it with na=-9,NA." in said
+    assert "missing value, set na=-9,NA." in said
     codes = ("--levels", "ill=y,n", "--set", "na=NA,-9")
     assert "has missing values" in one_sentence(here(*words, *codes))
     done = here(*words, *codes, "--set", "null_level=ill=unknown")

@@ -132,6 +132,10 @@ def test_a_rehearsal_draws_nothing(call, pupils):
         ),
         (["--group", "school"], "--group works only with --mean"),
         (
+            ["--group=school", "--median=score", "--bounds=score=0,1", "--set=level=0.9"],
+            "--median and --quantile take --set quantile_level=…",
+        ),
+        (
             ["--group", "school", "--proportion", "score"],
             "needs zeros and ones, and 'score' holds other values",
         ),

@@ -308,7 +308,9 @@ def test_numbers_with_decimal_commas_may_be_missing(
     # Another way of writing is refused, whoever answered.
     file.write_text("ward;pay\n" + "a;1,250.50\na;\nb;2,000.00\n")
     assert command([*command_words, "--read-as", "pay=1.234,5", *out, "--force"]) == 2
-    assert "not numbers written as 1.234,5" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "not numbers written as 1.234,5" in said
+    assert "--set na=NA,-9" in said
 
 
 def _rows() -> list[tuple[str, float | None]]:

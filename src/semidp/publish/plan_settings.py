@@ -196,6 +196,12 @@ def declare_features(given: Given) -> Plan:
         finest = owner.get(name, name)
         # Two declarations of one feature may differ, and nobody says which one counts.
         if name in parts and (finest in features or finest in open_nests):
+            if finest in open_nests:
+                raise SchemaError(
+                    f"{name!r} is nested, and ⟨levels⟩ and ⟨bins⟩ do not say in which level of"
+                    f" {open_nests[finest].names[0]!r} its levels lie: declare their paths in"
+                    " ⟨schema⟩ (docs/nested.md)"
+                )
             raise SchemaError(
                 f"feature {name!r} is declared by ⟨schema⟩ and by another setting: keep one"
             )

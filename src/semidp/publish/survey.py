@@ -77,6 +77,8 @@ _TOTALS = {
     "totale",
     "ensemble",
 }
+_TOTAL_WORDS = {"total", "totals", "subtotal", "gesamt", "insgesamt", "zusammen"}
+"""Words that make a row of totals of any level that starts or ends with them: "North total"."""
 _CODES = {"na", "n/a", "null", "nan", ".", "-", "?", "-9", "-99", "-999"}
 _MEASUREMENTS = {"age", "ages", "alter", "year", "years", "weight", "income", "score", "id"}
 _SHOWN = 3
@@ -369,7 +371,12 @@ def _find_totals(levels: Sequence[str]) -> list[str]:
     # likely.
     if len(levels) < 3:
         return []
-    return [level for level in levels if level.strip().casefold() in _TOTALS]
+    return [level for level in levels if _is_total(level.strip().casefold())]
+
+
+def _is_total(name: str) -> bool:
+    words = re.findall(r"[^\W\d_]+", name) or [""]
+    return name in _TOTALS or not _TOTAL_WORDS.isdisjoint((words[0], words[-1]))
 
 
 def _question_count(count: str | None) -> tuple[str, ...]:
@@ -413,7 +420,7 @@ def missing_codes(schema: Schema, declared: Collection[str]) -> tuple[str, ...]:
     """Point out levels that usually stand for a missing value, unless their feature is declared.
 
     >>> missing_codes(Schema([Feature("ill", ["y", "n", "NA"])]), ())
-    ("A level of ill is called 'NA': if that stands for a missing value, declare it with na=NA.",)
+    ("A level of ill is called 'NA': if that stands for a missing value, set na=NA.",)
     """
     said = []
     for feature in schema.features:
@@ -422,7 +429,7 @@ def missing_codes(schema: Schema, declared: Collection[str]) -> tuple[str, ...]:
             continue
         said.append(
             f"A level of {feature.name} is called {codes[0]!r}: if that stands for a missing value,"
-            f" declare it with na={','.join(codes)}."
+            f" set na={','.join(codes)}."
         )
     return tuple(said)
 

@@ -182,7 +182,9 @@ class ColumnReading:
         written = self._missing[0] if MISSING_AS in self.how else self.how
         if written in NUMBERS:
             return (
-                f"the column {self.column!r} holds values that are not numbers written as {written}"
+                f"the column {self.column!r} holds values that are not numbers written as"
+                f" {written}:"
+                " mend them, or say which codes stand for missing values (⟨na NA,-9⟩)"
             )
         return (
             f"the column {self.column!r} holds values that are no dates: write them as 2026-01-31"

@@ -307,7 +307,12 @@ class Chosen:
             if value is None or setting.name in self._used:
                 continue
             if setting.shape not in (Shape.lists, Shape.texts):
-                yield name_needed(setting)
+                others = [other for other in settings if other.name.endswith(f"_{setting.name}")]
+                taken = (
+                    f"{' and '.join(f'⟨{name}⟩' for name in other.needs)} take ⟨{other.name}⟩"
+                    for other in others
+                )
+                yield "; ".join((name_needed(setting), *taken))
                 continue
             # Bounds may be read for one column and be of no use for another.
             for column in value:
@@ -487,8 +492,8 @@ class PublishedStatistic(Published):
         if not faint or faint <= TOO_MANY * rows:
             return []
         return [
-            f"Noise dominates {share_text(faint / rows)} of the groups of the {self.title()}: ask"
-            " for fewer or larger groups, tighter bounds or a larger budget."
+            f"Noise dominates {share_text(faint / rows)} of the groups ({self.title()}): ask for"
+            " fewer or larger groups, tighter bounds or a larger budget."
         ]
 
     def plot(self, axes: Any = None, by: int = 0) -> Any:
