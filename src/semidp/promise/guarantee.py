@@ -262,8 +262,8 @@ class Guarantee(Encodable):
 
     def _describe_unprotected(self) -> str:
         facts = (
-            "What a release says about many people, it also says about each of them, whether or not"
-            " they took part."
+            "What a release shows about a group of people, it also shows about each of them,"
+            " whether or not they took part."
         )
         whose = self.adjacency.protection
         if self.is_ordinary:
@@ -271,13 +271,17 @@ class Guarantee(Encodable):
             if whose is not None:
                 numbers = f"the numbers of {whose.records} and of {whose.units}, which are"
             return f"What is not protected: {numbers} published exactly. {facts}"
-        claim = "Nobody can pretend to have a record that contradicts them"
+        claim = (
+            "A record that contradicts them is ruled out for certain: nobody can claim to have it"
+        )
         if whose is not None:
-            claim = f"No {whose.noun} can pretend to have {whose.records} that contradict them"
+            claim = (
+                f"{whose.records.capitalize()} that contradict them are ruled out for certain: no"
+                f" {whose.noun} can claim to have them"
+            )
         return (
             f"What is not protected: the exact statistics themselves ({self.dataspace.summary()}),"
-            f" and everything that follows from them. {claim}: such datasets are ruled out for"
-            f" certain. {facts}"
+            f" and everything that follows from them. {claim}. {facts}"
         )
 
     def _side_information(self) -> str:
@@ -291,7 +295,7 @@ class Guarantee(Encodable):
             " about the data from elsewhere. Without exact statistics a guarantee holds even"
             " against somebody who knows all other records. With exact statistics it does not."
             " Somebody who knows that some records are not in the data can rule out the datasets"
-            " that contain them. Then nobody can pretend to have such a record. In the extreme,"
+            " that contain them. Then nobody can claim to have such a record. In the extreme,"
             " side information and the exact statistics together leave a single dataset, and then"
             " nothing is protected. If other exact statistics of the same data are published"
             " elsewhere, name them as exact here too."

@@ -362,13 +362,13 @@ class BallReport(ReportWords, BallWords):
         if self.protection is not None:
             who = self.protection.who
             return [
-                f"For {who} to be any other that the published totals allow, in the worst case"
-                f" {most} must change. The guarantee compares datasets that differ in up"
-                f" to {self.counted_records} and agree on every published total."
+                f"For {who} to be any other that the published totals allow, no more than {most}"
+                f" must change. The guarantee compares datasets that differ in up to"
+                f" {self.counted_records} and agree on every published total."
             ]
         return [
-            f"In the worst case {most} must change, whoever the person is and whatever"
-            " else they could have been. The guarantee compares datasets that differ in up to"
+            f"No more than {most} must change for that, whoever the person is and whatever else"
+            " they could have been. The guarantee compares datasets that differ in up to"
             f" {self.counted_records} and agree on every published total."
         ]
 

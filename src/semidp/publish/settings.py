@@ -23,8 +23,8 @@ from semidp.publish.statistics.protocol.statistic import (
 DESCRIBING = (
     Setting(
         "exact",
-        "Publish these counts exactly. Repeat it for each set of features; sex,region is a"
-        " joint count.",
+        "These counts are published exactly. Repeat it for each set of features; sex,region is"
+        " a joint count.",
         Shape.features,
         "A[,B]",
         Panel.exact,
@@ -440,7 +440,7 @@ RUNNING = (
     ),
     Setting(
         "force",
-        "Replace an earlier release in the output folder.",
+        "Replace what an earlier run wrote, and nothing else.",
         Shape.tick,
         None,
         Panel.output,

@@ -210,15 +210,15 @@ def explain_joint_moves(scope: Scope) -> list[str]:
     if not scope.dataspace.margins:
         return ["Only the number of records is published exactly, so one record can change alone."]
     first = (
-        "Suppose that one person's record had been different in a feature with exact totals, and no"
-        " other record. Then the published totals would be different too. So for that person to"
-        " have been somebody else, other records must have been different as well."
+        "Suppose that one person's record alone had been different, in a feature with exact totals."
+        " Then the published totals would be different, too. So for that person to have been"
+        " somebody else, other records must have been different as well."
     )
     if protection is not None:
         first = (
-            f"Suppose that the {protection.records} of one {protection.noun} had been different in"
-            f" a feature with exact totals, and no other {protection.records}. Then the published"
-            f" totals would be different too. So if that {protection.noun} had had other"
+            f"Suppose that the {protection.records} of one {protection.noun} alone had been"
+            " different, in a feature with exact totals. Then the published totals would be"
+            f" different, too. So if that {protection.noun} had had other"
             f" {protection.records}, {protection.records} of other {protection.units} must have"
             " been different as well."
         )

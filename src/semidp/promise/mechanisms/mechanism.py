@@ -407,8 +407,8 @@ class NoNoise(Mechanism):
         """Return the mechanism if the totals still fix the table; refuse it otherwise."""
         if not space.is_zero:
             raise Refused(
-                "this table was published exactly because others fixed it, and here they do not"
-                " fix it"
+                "this table has no noise, because exact totals fix it: without these totals nothing"
+                " protects it, so there is no guarantee"
             )
         return super().from_record(space, noise)
 

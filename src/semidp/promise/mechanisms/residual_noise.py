@@ -282,8 +282,8 @@ class ResidualNoise(Mechanism):
             squares[view] = positive(part["sigma2"], "σ²")
         if not set(space.measured_residuals) <= set(squares):
             raise Refused(
-                "something was published exactly because others fixed it, and here they do not"
-                " fix it"
+                "part of this release has no noise, because its exact totals fix that part: without"
+                " these totals nothing protects it, so there is no guarantee"
             )
         measured = {view: squares[view] for view in space.measured_residuals}
         return cls(space, measured, _cost(space, measured), str(noise["draw"]))

@@ -342,17 +342,17 @@ class BallWords(AdjacencyWords):
             )
             return (
                 f"What is protected: {whose}, as far as the exact statistics leave them open."
-                f" {compared} Between two of them, {who} can be different together with"
-                f" {self.noun} of others."
+                f" {compared} Two such datasets may differ in {who}, together with {self.noun} of"
+                " others."
             )
-        together = "one record can be different alone"
+        together = ""
         if self.a > 1:
-            other_people = count_noun(self.a - 1, "other record")
-            together = f"one record can be different together with up to {other_people}"
+            others = "1 other" if self.a == 2 else f"{self.a - 1:,} others"
+            together = f": in one person's record, together with up to {others}"
         return (
             "What is protected: each person's record, as far as the exact statistics leave it"
             f" open. Datasets that agree on every exact statistic ({exact}) are hard to tell apart"
-            f" if they differ in at most {self.counted_records}. Between two of them, {together}."
+            f" if they differ in at most {self.counted_records}{together}."
         )
 
 

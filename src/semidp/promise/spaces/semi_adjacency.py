@@ -438,7 +438,7 @@ def semi_adjacency_bound(
             needs="adjacency",
         )
     times = 1 if protection is None else protection.times
-    return SemiAdjacency(None, None, times * bound, "bound over all totals")
+    return SemiAdjacency(None, None, times * bound, "an upper bound")
 
 
 def _bound(structure: Structure) -> tuple[int | None, str]:

@@ -481,8 +481,8 @@ def errors_caption(table: PublishedTable, absent: bool, shown: bool) -> str:
     largest = error_text(float(table.standard_errors.max(initial=0.0)))
     caption = (
         f"Published counts{below}. The largest standard error is {largest}. Counts were fitted to"
-        " the estimates, so this is not their error. The file has both: counts for a table that"
-        " adds up, and estimates for sums of your own, in which small counts would be too large on"
+        " the estimates, so this is not their error. The file has both. Counts make a table that"
+        " adds up. For sums of your own take estimates: sums of small counts are too large on"
         " average."
     )
     low = faint_cells(table)

@@ -266,7 +266,19 @@ def _sheet(
         words=f"the {what}, one row a group",
         heading=f"Published {what}",
         faint=faint,
+        axis=request.outcome.column,
+        caption=_caption(request),
     )
+
+
+def _caption(request: "QuantileRequest") -> str:
+    """Say what the picture shows."""
+    dots = "The median of each group, as chosen"
+    if list(request.probabilities) != [HALF]:
+        listed = ", ".join(plain(each) for each in request.probabilities)
+        dots = f"The quantiles of each group from left to right ({listed}), as chosen"
+    bars = "" if request.level is None else ", with their intervals as bars"
+    return f"{dots}{bars}."
 
 
 def ranks_text(ranks: int) -> str:
@@ -289,10 +301,10 @@ def _paragraphs(
     paragraphs = [
         *answered_text(request),
         f"{clipped_text(request.outcome)}. In each group a value was chosen at random ({law}"
-        " mechanism). To make another value the quantile, some records would have to be replaced."
-        " A value that needs fewer of them was more likely to be chosen: a factor e = 2.7 for every"
-        f" {scale_text(found.mechanism.scale)} of them. In the same way the true quantile was more"
-        " likely if more records would have to be replaced before another value is the quantile."
+        " mechanism). The more records would have to be replaced to make a value the quantile, the"
+        " less likely it was to be chosen: by a factor e = 2.7 for every"
+        f" {scale_text(found.mechanism.scale)} of them. And the more records would have to be"
+        " replaced before the true quantile were another value, the more likely it was chosen."
         " With 95% probability the number of records between a chosen value and the true quantile"
         f" of its group is at most {rank_error:,}, whatever the data.",
     ]
@@ -301,8 +313,8 @@ def _paragraphs(
         paragraphs += interval_paragraphs(found.intervals(request.by[0])[:1])
         paragraphs.append(
             "The ends of an interval were chosen in the same way, at ranks so far below and above"
-            " that they rarely pass the quantile, and moved outward by half a step of the grid, by"
-            " which values were rounded. Where an end is a declared bound, the group is"
+            " that they rarely pass the quantile. They were then moved outward by half a step of"
+            " the grid to which values were rounded. Where an end is a declared bound, the group is"
             " too small for such a rank."
         )
     return tuple(paragraphs)

@@ -400,7 +400,7 @@ _LOSS_CAPTION = (
     "The picture shows how far the measurement is expected to be from the true table: the square"
     " root of the expected sum of squared errors. This is known before any noise is drawn. The"
     " other bar is ordinary differential privacy, with enough noise to give the same guarantee for"
-    " as many records (group privacy)."
+    " the same number of records (group privacy)."
 )
 _NAMED_TABLES = 4  # in the heading of a report
 _LISTED_TABLES = 40
