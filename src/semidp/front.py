@@ -428,7 +428,7 @@ def release(data: Any, *requests: Request | TableRequest, **settings: Any) -> "R
         What to publish with noise: `table`, `mean`, `median`, `regression` and the like, which
         share the budget.
     exact
-        Publish these counts exactly. ``["sex", ("region", "age")]`` is one margin and one
+        These counts are published exactly. ``["sex", ("region", "age")]`` is one margin and one
         joint margin. The groups of means and the factors of regressions are exact too.
     epsilon
         The privacy budget as epsilon, with delta= or without.
@@ -528,7 +528,7 @@ def release(data: Any, *requests: Request | TableRequest, **settings: Any) -> "R
         Say what would be published and how large the errors would be. Draws and writes nothing.
         Returns a `DryRun`: print it, or ask it for ``to_json()``.
     force
-        Replace an earlier release in the output folder.
+        Replace what an earlier run wrote, and nothing else.
     seed
         Draw the same noise each time. The release is marked as not private.
     randomness

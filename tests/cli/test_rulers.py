@@ -161,7 +161,9 @@ def test_a_perturbation_table_is_read_and_never_called_a_guarantee_for_many_cell
         "An empty cell is always published as 0: anything else proves that somebody is there."
         in done.out
     )
-    assert "nothing is guaranteed there" in done.out.replace("\n", " ").replace("  ", " ")
+    assert "Nothing is guaranteed for cells of several tables" in done.out.replace(
+        "\n", " "
+    ).replace("  ", " ")
     found = here("assess", "cell-keys", "ptable.csv", "--cells", "40", "--format", "json").json
     assert found["several_cells"]["is_a_guarantee"] is False
     assert (

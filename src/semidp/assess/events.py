@@ -750,7 +750,8 @@ def _read(value: Any, depth: int) -> Any:
     is_event = isinstance(kind, type) and issubclass(kind, dp_event.DpEvent)
     if not is_event or kind is dp_event.DpEvent:
         raise InputError(
-            "an event has the class_name of a dp-accounting event, such as GaussianDpEvent"
+            'an event has the class_name of a dp-accounting event, as {"class_name":'
+            ' "GaussianDpEvent", "noise_multiplier": 2} does'
         )
     legal = [field.name for field in attr.fields(kind)]
     values = {str(key): item for key, item in value.items() if key not in _NAMES}

@@ -289,10 +289,10 @@ class _Report:
         once = f"{epsilon:.{digits}f}"
         twice = f"{2 * epsilon:.{digits}f}"
         say(
-            f"Published: epsilon {once} for each record that differs ({_PAPER}), so {twice} for two"
-            " people who change places, with --rule derange. It grows with the largest stratum,"
-            " though an attacker gains less in large ones: outcomes that hardly ever occur decide"
-            " a pure epsilon."
+            f"The literature states epsilon {once} for each record that differs ({_PAPER}), with"
+            f" --rule derange. That is {twice} for two people who change places. This number grows"
+            " with the largest stratum, although an attacker gains less in large strata: a pure"
+            " epsilon is decided by outcomes that hardly ever occur."
         )
         if exactly is not None:
             echo(f"The exact pure epsilon of the worst stratum here is {exactly:.2f}.")
@@ -320,9 +320,9 @@ class _Report:
             # How many strata are that large is a fact about confidential totals.
             which = "some strata" if self.confidential else f"{unproved} of the strata"
             say(
-                f"No guarantee is stated: {which} have more tables than can be gone through. What"
-                " stands above is what an attacker can at least do, who looks at one published"
-                " cell; another may do better."
+                f"No guarantee is stated: {which} have more tables than can be listed. The numbers"
+                " above are what one attacker achieves, who looks at a single published cell;"
+                " another may do better."
             )
         echo()
         say(
@@ -430,7 +430,8 @@ def cell_keys(
 def opendp(
     *,
     statement: Path | None = argument(
-        "A JSON file of a privacy function (OpenDP) or of a dp-accounting event.",
+        "A JSON file of a privacy function (OpenDP) or of a dp-accounting event: see"
+        " docs/opendp.md and docs/tumult.md for their forms.",
         "[FILE]",
         None,
         show_default=False,
@@ -458,7 +459,7 @@ def opendp(
     else:
         raise InputError(
             "give a JSON FILE of a privacy function or an event; or, of DP-SGD,"
-            " --noise-multiplier, --sampling and --steps together"
+            " --noise-multiplier, --sampling and --steps together (docs/opendp.md)"
         )
     report_statement(claim, options, exactness, printing)
 
@@ -512,10 +513,9 @@ def _print(assessment: CellKeyAssessment, path: Path) -> None:
     echo()
     # The words keep apart what is guaranteed and what one attacker can at least do.
     say(
-        "This holds if the keys of records are secret, uniform and independent. The first two are"
-        " guarantees for what they name. For cells of several tables, or of one table and its"
-        " margins, keys are sums of one another: nothing is guaranteed there, and another attacker"
-        " may do better."
+        "This holds if the keys of records are secret, uniform and independent. The first two"
+        " sections are guarantees. Nothing is guaranteed for cells of several tables, or of a table"
+        " and its margins, whose keys are sums of one another: another attacker may do better."
     )
 
 
@@ -530,7 +530,7 @@ def _one_cell(assessment: CellKeyAssessment) -> list[tuple[str, str]]:
         ("  advantage of the best attacker", gains[0]),
         ("  for large counts", gains[1]),
         ("  found out, at 5% false alarms", found_out(assessment.curve, 0.05)),
-        ("  the number alone settles it", f"with probability {certain:.3f}"),
+        ("  the published number proves it", f"with probability {certain:.3f}"),
     ]
     if assessment.distinguishable_counts:
         lines.append(("  told apart for certain", _pairs(assessment.distinguishable_counts)))
@@ -564,7 +564,7 @@ def _zeros(assessment: CellKeyAssessment) -> list[str]:
     ]
     if hidden:
         counts = _first([str(count) for count in hidden])
-        sentences.append(f"Counts that may be published alike: {counts}.")
+        sentences.append(f"Counts that may be published {name}, too: {counts}.")
     else:
         sentences.append(
             "No other count is published so: which cells are empty is published exactly."

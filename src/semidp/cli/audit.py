@@ -91,35 +91,37 @@ def audit(
     ),
     options: Annotated[o.Options, (*o.BUDGET, "from_table", "units", "units_from", "set")],
     adjacency: o.Text = option(
-        "Attack on the pairs of another adjacency than is claimed: exchange, worst-case, definition"
+        "Attack pairs of another adjacency than the claimed one: exchange, worst-case, definition"
         " or a number.",
         "READING|N",
     ),
     most: int | None = option(
-        "Attack on the pairs of one person with up to N records.", "N", min=1
+        "Attack pairs that differ in one person with up to N records.", "N", min=1
     ),
     samples: int | None = option(
-        "Outputs to draw for each of the two tables (default: as many as a minute allows).", min=1
+        "Outputs to draw for each of the two tables (default: as many as a minute allows).",
+        "N",
+        min=1,
     ),
-    seed: int | None = option("Repeat the same audit.", min=0),
-    out: Path | None = option("Draw the attacks and the claim in this PNG file."),
+    seed: int | None = option("Repeat the same audit.", "N", min=0),
+    out: Path | None = option("Draw the attacks and the claim in this PNG file.", "FILE"),
     force: bool = o.FORCE,
     printing: o.Printing,
 ) -> None:
     """Attack what a plan or a release promises. Exit code 0: it survives, 1: it is convicted, 3:
     inconclusive.
 
-    The mechanism is calibrated again and run on two tables with the published totals that differ as
-    much as may be; the noise in each published cell is compared with the standard error that is
-    stated for it. A claim that holds is convicted with probability at most 1 in 1,000; one that
-    survives is not proved by that. An audit is inconclusive (exit code 3) if it would convict the
-    same mechanism with 20% less noise in fewer than half of the cases: draw more samples. For
-    linked members and units, costs are bounds that no pair attains, so more than 20% is taken away;
-    the line `power` says how much.
+    The mechanism is calibrated again and run on two tables that have the published totals and
+    differ as much as the claim allows. The noise in each published cell is compared with its stated
+    standard error. A claim that holds is convicted with probability at most 1 in 1,000; surviving
+    proves nothing. An audit is inconclusive if it would convict the same mechanism with 20% less
+    noise in fewer than half of the cases: draw more samples. For linked members and units, whose
+    costs are bounds that no pair attains, more than 20% is taken away; the line `power` says how
+    much.
 
     With --pair the attack is on two datasets of your own, [[{"sex": "f", …}, …], [{"sex": "m", …},
-    …]]: each record an object with a value for every column of the release. They must have its
-    exact totals and be adjacent as it promises.
+    …]]. Each record is an object with a value for every column of the release. Both datasets must
+    have its exact totals and be adjacent as it promises.
 
     Mechanisms of others are audited by their outputs (--outputs twice) or by a function that is
     called on two datasets (module:function with --pair), against what --epsilon, --rho or --mu

@@ -70,7 +70,7 @@ def reproduce(
     printing: o.Printing,
 ) -> None:
     """Reproduce the paper's figures and numbers: NAME.csv and NAME.png for each study, as published
-    and correct.
+    and corrected.
 
     The folder also holds studies.json, a list of these files: --force replaces a folder that has
     one and no other file.
@@ -305,7 +305,7 @@ def estimate(
         "auto|all|none",
         default="auto",
     ),
-    level: str = option("The level of the intervals.", "NUMBER", default="0.95"),
+    level: str = option("The confidence level of each interval.", "NUMBER", default="0.95"),
     out: Path | None = option("Write areas.csv, and a file for each level, to this folder.", "DIR"),
     jobs: int = option(
         "How many states at a time, each in a process of its own.", "N", default=1, min=1
@@ -320,8 +320,8 @@ def estimate(
     """Estimate any area from the noisy measurements of the 2020 Census redistricting file
     (persons).
 
-    All levels of a state are brought together in the best linear unbiased estimate, with its
-    standard error. Codes of areas are the usual ones: 15 digits for a block, 12 for a block group,
+    All levels of a state are combined into the best linear unbiased estimate, with its standard
+    error. Codes of areas are the usual ones: 15 digits for a block, 12 for a block group,
     11 for a tract, 5 for a county.
     """
     from semidp.inference import CensusTask, estimate_areas, read_areas, write_estimates

@@ -44,7 +44,7 @@ def disclosure(
     cell: o.Texts = option("A cell to answer for; repeat it.", "ward=A,diagnosis=hiv"),
     known: Path | None = option("A CSV file of whole records that an attacker knows.", "FILE"),
     insiders: int = option(
-        "Look for coalitions of up to so many members of a group.", "N", default=0, min=0
+        "Look for what up to N members of a group find out together.", "N", default=0, min=0
     ),
     within: str = option(
         "Count a hidden cell as recovered if it is known within so many percent.",
@@ -65,19 +65,22 @@ def disclosure(
     zeros_kept: bool = flag("--zeros-kept", "A positive count is never published as 0."),
     total: o.Text = option("The word for totals among the levels of a table.", "WORD"),
     seconds: float = option(
-        "The time for programs; what is not settled then is marked.", "S", default=60.0, min=0
+        "Time limit of the search; what is not settled by then is marked as undecided.",
+        "S",
+        default=60.0,
+        min=0,
     ),
-    most: int | None = option("How many statements to list.", "N", "--list", min=0),
+    most: int | None = option("How many statements to list at most.", "N", "--list", min=0),
     picture: Path | None = option(
-        "Draw the widths of all bounds, certain cells marked (.png or .svg).", "FILE"
+        "Draw how wide all bounds are; certain cells are marked (.png or .svg).", "FILE"
     ),
     options: Annotated[
         o.Options, ("exact", *o.FEATURES[:-1], "count", "from_table", "where", "set")
     ],
     printing: o.Printing,
 ) -> None:
-    """Say what exact numbers give away by themselves: who is alone in a cell, what a group has,
-    what a suppressed cell was.
+    """Say what exact numbers give away by themselves: who is alone in a cell, what all of a
+    group share, what a suppressed cell was.
 
     Every answer is certain (with a proof), not certain (two tables that agree differ), or
     undecided. No noisy number is used; of data, only the totals of --exact are read.

@@ -269,7 +269,7 @@ def _scope(
             about: Datasets = space
         else:
             exchange = exchange_bound(_all_declared(schema, margins), every, protection)
-            about, source = described, f"{source}, a bound for any published totals"
+            about, source = described, f"{source}, for any published totals"
         # What is stated is about one record, so that it is grouped by all that an exchange changes.
         records = max(exchange.a, exchange.times)
         ball = Ball(records, protection)
@@ -281,7 +281,7 @@ def _scope(
         else:
             features = _all_declared(schema, margins)
             adjacency_parameter = semi_adjacency_bound(features, every, protection)
-            about, source = described, "a bound for any published totals"
+            about, source = described, "for any published totals"
     except AdjacencyUnknown:
         if stated_a is None:
             raise

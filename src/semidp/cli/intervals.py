@@ -59,25 +59,28 @@ def intervals(
         default=RateMeasure.DIFFERENCE,
     ),
     strata: o.Text = option(
-        "With --measure odds-ratio: features within whose combinations it is the same.", "A[,B]"
+        "With --measure odds-ratio: estimate one odds ratio common to all combinations of these.",
+        "A[,B]",
     ),
     sampling: bool = flag(
         "--sampling",
-        "Allow for sampling too: the records are a sample, and the population is meant.",
+        "Allow for sampling, too: the records are a sample, and the question is about the"
+        " population.",
     ),
     bayes: bool = flag(
         "--posterior",
-        "The posterior of all cells: whole numbers with the exact totals, weighed by the noise.",
+        "The posterior of all cells: which whole numbers with the exact totals are likely, given"
+        " the noise.",
     ),
     level: str = option("The confidence level.", "NUMBER", default="0.95"),
     table: o.Text = option(
-        "Which table of the release, where several would do.", "TABLE", "--name"
+        "Which table of the release, if several have these features.", "TABLE", "--name"
     ),
     weights: Path | None = option(
-        "A CSV file of strata with their population: weighted totals, shares and means.", "FILE"
+        "Weighted totals, shares and means: a CSV file of strata and their population.", "FILE"
     ),
     design: bool = flag("--design", "With --weights: add the error of a stratified random sample."),
-    draws: int | None = option("How many tables to simulate: 9999.", "N"),
+    draws: int | None = option("How many tables to simulate (default 9999).", "N"),
     seed: int | None = option("The seed of the simulation.", "N"),
     printing: o.Printing,
 ) -> None:
@@ -85,10 +88,11 @@ def intervals(
 
     Without --of: all cells of a table, with intervals that hold at once. With --of: a count; with
     --minus, the difference of two counts; with --among, a rate; with both, the rates in two groups
-    compared by --measure. They allow for the noise alone, by simulation of its known law. With
-    --sampling they allow for sampling, too, by an approximation, which an odds ratio common to
-    --strata does not need. With --areas or --sum: weighted sums of cells by name ("my district is
+    compared by --measure. With --areas or --sum: weighted sums of cells by name ("my district is
     these blocks"), over any tables and depths.
+
+    The intervals allow for the noise alone, whose law is known and simulated. With --sampling they
+    allow for sampling, too. That is an approximation, except for an odds ratio common to --strata.
     """
     confidence = o.parse_real(level, "--level")
     if design and weights is None:
@@ -339,7 +343,7 @@ def model(
     against: o.Text = option("A smaller model to test this one against.", "FORMULA"),
     level: str = option("The confidence level.", "NUMBER", default="0.95"),
     table: o.Text = option(
-        "Which table of the release, where several would do.", "TABLE", "--name"
+        "Which table of the release, if several have these features.", "TABLE", "--name"
     ),
     printing: o.Printing,
 ) -> None:
@@ -347,8 +351,8 @@ def model(
 
     With a feature of two levels on the left: a logistic model of its second level. With nothing on
     the left: a log-linear model of the counts. Terms are joined by +, and a * b is a + b + a:b;
-    coefficients are against the first level of each feature. Standard errors and intervals know the
-    noise and the sampling.
+    coefficients are against the first level of each feature. Standard errors and intervals allow
+    for the noise and for sampling.
     """
     confidence = o.parse_real(level, "--level")
     answer = fitted_model(

@@ -60,13 +60,16 @@ def ledger(
     ),
     each_person: int | None = option("The most periods that one person is in.", "N", min=1),
     consecutive: bool = flag(
-        "--consecutive", "These lie within so many consecutive calendar periods."
+        "--consecutive",
+        "All periods of one person lie within N consecutive ones (N of --each-person).",
     ),
-    pattern: o.Text = option("The periods of a panel: in, out, in.", "4-8-4"),
+    pattern: o.Text = option("A rotating panel: 4 periods in, 8 out, 4 in.", "4-8-4"),
     invariant: o.Texts = option(
         "Exact totals that periods may publish; repeat it.", "A[,B]", "--exact"
     ),
-    constant: o.Texts = option("A column that never changes for a person; repeat it.", "COLUMN"),
+    constant: o.Texts = option(
+        "A column of exact totals that never changes for a person; repeat it.", "COLUMN"
+    ),
     each_period: o.Text = option(
         "For a series in epsilon: what each period may spend.", "EPSILON[,DELTA]"
     ),
@@ -160,8 +163,9 @@ def _print(book: Ledger, printing: o.Printing, target: Fraction | None) -> None:
     rows += _list_unclaimed(document["unclaimed"])
     if document["spent"]:
         # The paper's other order is never better; it shows what the order is worth.
-        first = f"(if added up for one record first: {document['composition_first']})"
-        rows.append(("spent", f"{document['spent']} {first}"))
+        spent, first = document["spent"], document["composition_first"]
+        more = "" if first == spent else f" (adding up for one record first would give {first})"
+        rows.append(("spent", f"{spent}{more}"))
     print_rows(rows)
 
 

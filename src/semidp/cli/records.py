@@ -58,7 +58,7 @@ _ENDINGS = {
 def synthesize(
     *,
     folder: Path = o.RELEASE,
-    out: Path | None = option("The CSV file to write, one record per line."),
+    out: Path | None = option("The CSV file to write, one record per line.", "FILE"),
     seconds: float = option(
         "How long to swap records if the tables are not decomposable.",
         "NUMBER",
@@ -71,9 +71,11 @@ def synthesize(
         default=1,
     ),
     units_out: Path | None = option(
-        "For linked tables: the CSV file of units, next to that of members in --out."
+        "For linked tables: the CSV file of units, next to that of members in --out.", "FILE"
     ),
-    seed: int | None = option("Repeat the same matches and swaps, unless time runs out.", min=0),
+    seed: int | None = option(
+        "Repeat the same matches and swaps, unless time runs out.", "N", min=0
+    ),
     force: bool = o.FORCE,
     printing: o.Printing,
 ) -> None:
@@ -271,13 +273,14 @@ _OPTIONS = (
 def microdata(
     *,
     data: str = o.DATA,
-    out: Path | None = option("The CSV file to write, one record per line."),
+    out: Path | None = option("The CSV file to write, one record per line.", "FILE"),
     release: Path | None = option(
         "Folder of the release (default: next to the records, such as people_release).", "FOLDER"
     ),
     columns: o.Text = option("Columns of the records, such as age,sex (default: all).", "NAMES"),
     ordered: o.Text = option(
-        "Columns whose levels are in order, such as age,grade; numeric bins and dates are.", "NAMES"
+        "Columns whose levels are in order, such as age,grade. Bins and dates always are.",
+        "NAMES",
     ),
     target: o.Text = option("Columns whose pairs get less noise than others.", "NAMES"),
     rule: o.Texts = option(
@@ -286,7 +289,7 @@ def microdata(
     files: int = option(
         "Write several files, each close to its own draw of the noise.", "NUMBER", default=1
     ),
-    seconds: float = option("How long records are swapped.", "NUMBER", default=SECONDS),
+    seconds: float = option("How long to swap records.", "NUMBER", default=SECONDS),
     options: Annotated[o.Options, _OPTIONS],
     printing: o.Printing,
 ) -> None:

@@ -352,7 +352,7 @@ def resume(
         "[DATA]",
         None,
     ),
-    ledger: Path | None = option("The ledger of the release, if it was moved."),
+    ledger: Path | None = option("The ledger of the release, if it was moved.", "FILE"),
     # what it was begun with says how its files are read
     printing: o.Printing,
 ) -> None:
@@ -434,7 +434,7 @@ def _open_records(
 def discard(
     *,
     out: Path = OUT,
-    ledger: Path | None = option("The ledger of the release, if it was moved."),
+    ledger: Path | None = option("The ledger of the release, if it was moved.", "FILE"),
     printing: o.Printing,
 ) -> None:
     """Write off a release that was not finished: remove what it has left, and tell its ledger.

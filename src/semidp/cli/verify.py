@@ -157,7 +157,11 @@ CHECKER = Path(__file__).parent.parent / "checker" / "semidp_check.py"
 def check(
     *,
     folder: Path = o.RELEASE,
-    seconds: float = option("How long to list datasets and to hunt for a pair.", "N", default=10.0),
+    seconds: float = option(
+        "Time limit for listing datasets, and for hunting a pair that refutes the claim.",
+        "N",
+        default=10.0,
+    ),
     printing: o.Printing,
 ) -> None:
     """Recompute what a release guarantees, from the definitions alone. Exit code 0: confirmed, 1:
@@ -237,7 +241,8 @@ def sign(
     plan: Path = PLAN,
     key: Path = option("The secret key of whoever approves.", "KEY", default=...),
     totals: list[Path] | None = option(
-        "A CSV file of exact totals that the data must have; repeat it. Any unless given.", "FILE"
+        "A CSV file of exact totals that the data must have (default: any totals); repeat it.",
+        "FILE",
     ),
     force: bool = o.FORCE,
     printing: o.Printing,
@@ -280,7 +285,7 @@ def check_approval(
 ) -> None:
     """Say whether a plan file, and a release, are what was approved.
 
-    The plan of a release and its exact totals are compared; what is said beside the numbers is not.
+    Compares the plan of a release and its exact totals, and not its title and notes.
     """
     approval = Approval(plan, key)
     asked, held = o.read_plan_file(plan, "PLAN", {})
