@@ -69,7 +69,7 @@ class Cut:
         )
 
     def name(self, schema: Schema) -> str:
-        """Return the name of the depth: the inverse of `at`."""
+        """Return the name of the depth: the inverse of `from_name`."""
         return schema.features[self.axis].names[self.depth - 1]
 
     def coarsen_view(self, view: View) -> View:
@@ -271,19 +271,9 @@ class BranchNoise:
         """Return each residual of the confidential tables, times its scale and with noise: this may
         be published.
         """
-        space, residuals = self.space, self.space.residuals
-        cut = []
-        for table, view in zip(tables, space.views, strict=True):
-            cut.append(space.trim(table.counts, view).astype(np.int64))
-        noisy = {}
-        for view, holders in space.holders.items():
-            # Every table that holds the residual gives the same one, and the smallest is the
-            # quickest.
-            place = min(holders, key=lambda number: cut[number].size)
-            residual = residuals.table(cut[place], space.views[place], view)
-            values = residuals.compute_integer_residual(view, residual)
-            source = randomness.part(*space.schema.list_view_names(view))
-            scale = residuals.scale(view)
-            noise = residual_noise(self.law, self.sigma2[view], scale, source)
-            noisy[view] = values + noise
+        noisy = self.space.compute_residuals(tables)
+        for view, values in noisy.items():
+            source = randomness.part(*self.space.schema.list_view_names(view))
+            scale = self.space.residuals.scale(view)
+            values += residual_noise(self.law, self.sigma2[view], scale, source)
         return noisy

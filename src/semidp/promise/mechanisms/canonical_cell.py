@@ -13,10 +13,9 @@ from attrs import frozen
 from numpy.typing import ArrayLike, NDArray
 
 from semidp.errors import Refused
-from semidp.promise.confidential import Confidential, reveal
-from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
+from semidp.promise.mechanisms.mechanism import Mechanism
 from semidp.promise.noise.canonical import CanonicalNoise, canonical_noise, find_claimable_curve
-from semidp.promise.noise.randomness import Randomness, SystemRandomness
+from semidp.promise.noise.randomness import Randomness
 from semidp.promise.schema.margins import Floats
 from semidp.promise.schema.schema import Table
 from semidp.promise.sensitivity.patterns import Norms
@@ -257,23 +256,17 @@ class CanonicalMechanism(Mechanism):
         steps = [self.noise_law.grid_steps(self.bits, randomness) for _ in range(count)]
         return np.array(steps, dtype=np.int64).reshape(count, 1)
 
-    def measure(
-        self,
-        values: Confidential[NDArray[np.int64]] | NDArray[np.int64],
-        randomness: Randomness | None = None,
-    ) -> Measurement:
-        """Add the noise to x11 in steps of the grid; no bit depends on floating-point arithmetic
-        with x11.
+    def _add(self, values: NDArray[np.int64], noise: NDArray[Any]) -> NDArray[Any]:
+        """Add noise to x11 in steps of the grid; no bit depends on floating-point arithmetic with
+        x11.
         """
-        source = SystemRandomness() if randomness is None else randomness
-        noisy = (reveal(values) << self.bits) + self.noise(source)
-        return Measurement(noisy, self.publish(noisy), self.name, self.claim, source.secure)
+        return (values << self.bits) + noise
 
     def measure_many(
         self, values: NDArray[np.int64], count: int, randomness: Randomness
     ) -> NDArray[np.float64]:
         """Return `count` independent draws of U for one x11: for audits and studies."""
-        return self.publish((values << self.bits) + self.noises(count, randomness))
+        return self.publish(super().measure_many(values, count, randomness))
 
     def publish(self, noisy: NDArray[Any]) -> NDArray[np.float64]:
         """Return U in counts of records."""

@@ -307,7 +307,6 @@ class ProductSpace(QuerySpace):
         """Return the vector of the confidential tables; refuse those that contradict what is
         published.
         """
-        cut: list[NDArray[np.int64]] = []
         for table, view in zip(tables, self.views, strict=True):
             if table.schema.names != self.schema.list_view_names(view):
                 raise InputError("the tables of a product must be those that it was prepared for")
@@ -315,14 +314,21 @@ class ProductSpace(QuerySpace):
                 raise DataError(
                     "a table contradicts what is published: build the space from its totals"
                 )
+        parts = [part.ravel() for part in self.compute_residuals(tables).values()]
+        return np.concatenate([np.zeros(0, np.int64), *parts])
+
+    def compute_residuals(self, tables: Sequence[Table]) -> dict[View, NDArray[np.int64]]:
+        """Return each measured residual of the confidential tables, times its scale."""
+        cut: list[NDArray[np.int64]] = []
+        for table, view in zip(tables, self.views, strict=True):
             cut.append(self.trim(table.counts, view).astype(np.int64))
-        vectors = [np.zeros(0, np.int64)]
+        residuals = {}
         for view, holders in self.holders.items():
             # Every table that holds a residual gives the same one: sum it from the smallest.
             place = min(holders, key=lambda number: cut[number].size)
             part = self.residuals.table(cut[place], self.views[place], view)
-            vectors.append(self.residuals.compute_integer_residual(view, part).ravel())
-        return np.concatenate(vectors)
+            residuals[view] = self.residuals.compute_integer_residual(view, part)
+        return residuals
 
     @property
     def _fixed_residuals(self) -> list[View]:
