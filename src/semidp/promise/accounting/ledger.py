@@ -239,8 +239,8 @@ class Ledger:
                 runs[session.run] = {"session": session.name, "measured": None}
                 if session.place is not None:
                     runs[session.run]["place"] = session.place
-            # An interrupted write leaves a name too many, which `made` drops. The other order could
-            # lose the name of a charge that was made.
+            # An interrupted write leaves a name too many, which `own_charges` drops. The other
+            # order could lose the name of a charge that was made.
             name = document["charges"][-1]["nonce"]
             self._made.append(name)
             _write(self.path, document)

@@ -236,8 +236,8 @@ class Mechanism(ABC):
         }
 
     def record(self) -> dict[str, Any]:
-        """Return the ledger entry: the query, and the law of the noise with its exact scale; see
-        `recorded`.
+        """Return the ledger entry: the query, and the law of the noise with its exact scale.
+        `mechanism_from_record` reads it.
         """
         noise: dict[str, Any] = {"law": self.name}
         for name, value in asdict(cast(Any, self), recurse=False).items():

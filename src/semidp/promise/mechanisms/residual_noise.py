@@ -256,9 +256,7 @@ class ResidualNoise(Mechanism):
         return Gaussian(self.precision)
 
     def record(self) -> dict[str, Any]:
-        """Return the ledger entry: the tables, and the exact noise of every residual; see
-        `recorded`.
-        """
+        """Return the ledger entry: the tables, and the exact noise of every residual."""
         squares = []
         for view, square in self.sigma2.items():
             features = list(self.space.schema.list_view_names(view))

@@ -1,8 +1,9 @@
-"""Noise for single counts, and the choice of one value among many, sampled exactly.
+"""Noise for single counts, sampled exactly.
 
-A distribution (discrete Gaussian, rounded Gaussian, discrete Laplace, exponential choice) is a
-frozen value with an exact parameter; it draws from the randomness it is given. Noise for whole
-tables with fixed sums is in `lattice`; mechanisms decide how much noise a guarantee needs.
+A distribution (discrete Gaussian, rounded Gaussian, discrete Laplace) is a frozen value with an
+exact parameter; it draws from the randomness it is given. Noise for whole tables with fixed sums is
+in `lattice`, the choice of one value among many in `choice`; mechanisms decide how much noise a
+guarantee needs.
 """
 
 import math

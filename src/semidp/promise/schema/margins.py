@@ -5,7 +5,7 @@ A margin is a `View`: for each feature the depth at which it is named, 0 if it i
 a lattice (meet: what two margins share, join: what they name together); `Grid` sums tables down to
 a view and spreads margins back over the cells. Everything that needs margins of a table uses this
 module: a(t), norms, projection, fit, grouped statistics. It proves no bounds: those on a(t) are in
-`promise.spaces.adjacency`, those on how far a table moves in `promise.sensitivity`.
+`promise.spaces.semi_adjacency`, those on how far a table moves in `promise.sensitivity`.
 """
 
 import math

@@ -48,7 +48,7 @@ class StructuralZero:
         return cls(tuple(parts))
 
     def to_json(self) -> dict[str, list[str]]:
-        """Return the mapping that `of` reads."""
+        """Return the mapping that `from_pattern` reads."""
         return {name: list(levels) for name, levels in self.levels}
 
 

@@ -46,7 +46,7 @@ class SelfCheckError(RuntimeError):
 
 @frozen(slots=False, eq=False)
 class Probes:
-    """Some exchanges as a table sees them; see `drawn`.
+    """Some exchanges as a table sees them; see `draw_exchanges`.
 
     Parameters
     ----------

@@ -316,8 +316,8 @@ class Dataspace(Datasets):
         is_normalised = normalize_margins(self.schema, self.margins) == self.margins
         if not is_normalised or len(self.totals) != len(self.margins):
             raise InputError(
-                "build a dataspace with Dataspace.of(table, margins) or Dataspace.known(schema,"
-                " values)"
+                "build a dataspace with Dataspace.from_table(table, margins) or"
+                " Dataspace.from_totals(schema, values)"
             )
         for margin, total in zip(self.margins, self.totals, strict=True):
             if total.schema != self.schema.restrict(margin.names):

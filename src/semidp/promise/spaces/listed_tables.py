@@ -234,7 +234,7 @@ class MovedTogether:
     Attributes
     ----------
     worst_case, definition
-        Both readings of a(t); see `SemiAdjacency` in `adjacency`.
+        Both readings of a(t); see `SemiAdjacency`.
     worst
         Where the worst case is; None if no record can move.
     """

@@ -456,9 +456,9 @@ def exchange_bound(
     values t.
 
     q + 1 for q margins with a choice of two cells or more, nested ones dropped: levels that do not
-    occur under some t leave fewer such margins. Margins that share a feature, and structural zeros
-    that tie one to anything else, are refused as by `Exchange.of`: what a product of possible cells
-    is, it is under every t.
+    occur under some t leave fewer such margins. `Exchange.from_dataspace` refuses margins that
+    share a feature, and structural zeros that tie one to anything else: cells that are a product
+    are one under every t.
 
     Examples
     --------

@@ -214,7 +214,7 @@ class Budget(Encodable):
         return Budget.zcdp(amount) if key == "rho" else Budget.gdp(amount)
 
     def keys(self) -> dict[str, str]:
-        """Return the budget as the keys of a plan that `stated` reads."""
+        """Return the budget as the keys of a plan, which `from_plan_keys` reads."""
         return {name: plain(x) for name, x in self._collect_given_numbers().items()}
 
     def __str__(self) -> str:
