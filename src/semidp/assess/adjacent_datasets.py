@@ -1,7 +1,7 @@
-"""Which small datasets are adjacent, by the definition alone: all datasets with some exact totals,
-and the neighbors of one of them.
+"""Adjacency of small datasets by the definition alone: all datasets with some exact totals, and the
+neighbors of one of them.
 
-Nothing that is claimed rests on this. It executes what `promise` proves.
+No claim rests on this module. It executes the definitions behind the proofs of `promise`.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

@@ -1,8 +1,8 @@
 """The attack: learn from some outputs of a mechanism which of two tables they came from, then count
-on fresh ones.
+successes on fresh ones.
 
 The mechanism is a black box: it is called, never opened. Outputs are split in three: the first part
-trains a score, the second chooses events, the third is only counted, so every bound is exact
+trains a score, the second chooses events, and the third is only counted, so every bound is exact
 whatever was tried before.
 """
 
@@ -92,14 +92,14 @@ class Audit:
     Parameters
     ----------
     claim
-        The tradeoff curve that the mechanism is said to satisfy.
+        The claimed tradeoff curve of the mechanism.
     pair
-        The two tables that were to be told apart.
+        The two tables to be told apart.
     points
-        The attacks, counted on outputs that had no part in choosing them. Their bounds hold all
-        together, but for a probability of `error`.
+        The attacks, counted on outputs that had no part in choosing them. Their bounds hold
+        simultaneously, except with probability `error`.
     samples
-        How many outputs were drawn for each of the two tables.
+        The number of outputs for each of the two tables.
     error
         The probability of convicting a mechanism whose claim is true, at most.
     power
@@ -131,7 +131,7 @@ class Audit:
 
     @property
     def less_noise(self) -> float:
-        """The share of the noise for which the power is stated: 0.8, or less where the pair is
+        """The share of the noise for which the power is stated: 0.8, or less if the pair is
         known to cost less than the claim allows.
         """
         return less_noise(self.pair)
@@ -230,7 +230,7 @@ def audit_mechanism(
     """Attack a mechanism on one pair of tables, and say whether a claimed tradeoff curve survives.
 
     An event E that has probability s under one table and p under the other refutes the claim f
-    where ``p > 1 - f(1 - s)``. Events are thresholds of scores, learned ones among them: of
+    where ``p > 1 - f(1 - s)``. Events are thresholds of scores, some of them learned: of
     distances, of the values that occur, of remainders on several grids and of binary digits. One is
     chosen to convict and some more to draw the curve. Their probabilities are bounded by Clopper
     and Pearson (1934) on held-out outputs, half of the error for the first event and half for the
@@ -239,7 +239,7 @@ def audit_mechanism(
     Parameters
     ----------
     mechanism
-        Gives outputs of the shape of the tables: ``mechanism(values, count, randomness)``. For a
+        Returns outputs of the shape of the tables: ``mechanism(values, count, randomness)``. For a
         mechanism of this package it is its `measure_many`; `one_by_one` turns any other callable
         into one. Distances of real-valued outputs are read on a grid of 2^-20. Of the digits below
         it each byte is compared by itself, and the place of the lowest digit, alone and with the
@@ -349,8 +349,8 @@ def trained_on(samples: int) -> int:
 def affordable_samples(
     mechanism: Draws, pair: Pair, randomness: Randomness, seconds: float = _SECONDS
 ) -> int:
-    """Return the number of samples of each table that take about so long, at most a million: by
-    drawing and scoring a few.
+    """Return the number of samples of each table that take about the given time, at most a million,
+    by timing a few.
 
     >>> from semidp.promise.noise.randomness import SeededRandomness
     >>> pair = Pair([1, 0], [0, 1])
@@ -384,11 +384,11 @@ def shrunk(
     dither: np.random.Generator,
     share: float = SHRINKAGE,
 ) -> Outputs:
-    """Return what the mechanism would have given with a share of its noise, 80% unless given:
+    """Return what the mechanism would have returned with a share of its noise (default: 80%):
     outputs drawn towards their table.
 
-    Whole numbers stay whole, by rounding up or down at random. Others are put on a grid, or else
-    digits of this very product would betray the table.
+    Whole numbers stay whole, by rounding up or down at random. Others are put on a grid, because
+    otherwise the digits of this product would reveal the table.
 
     >>> shrunk(np.array([[10.0]]), np.array([0]), np.random.default_rng(0)).tolist()
     [[8.0]]
@@ -516,8 +516,8 @@ class _Trial:
         return max(candidates, key=lambda candidate: candidate[0])[1]
 
     def promise(self, size: Floats, power: Floats, trials: int) -> Floats:
-        """By how many standard deviations the lower bound of the power is expected to exceed what
-        is allowed.
+        """The expected excess of the lower bound of the power over the allowed power, in standard
+        deviations.
         """
         high = at_most(size * trials, trials, self.error / 2)
         low = at_least(power * trials, trials, self.error / 2)

@@ -1,9 +1,9 @@
-"""What counts prove: exact confidence bounds for one attack on a tradeoff curve, and whether a
-mechanism draws as much noise as it states (the energy of its draws in fixed directions).
+"""Proofs from counts: exact confidence bounds for one attack on a tradeoff curve, and whether
+a mechanism draws as much noise as it states (the energy of its draws in fixed directions).
 
-Nothing here draws or chooses; which events are counted is decided in `scores` and `attack`. The
-attack compares two tables, so it says nothing of a cell in which they agree. The energy looks at
-every published cell, and at one direction that is chosen on draws which are not counted.
+Nothing here draws or chooses; `scores` and `attack` decide which events are counted. The attack
+compares two tables, so it says nothing about a cell in which they agree. The energy test covers
+every published cell, and one direction chosen on separate draws.
 """
 
 import math
@@ -26,7 +26,7 @@ Floats = NDArray[np.float64]
 
 
 def at_least(hits: ArrayLike, trials: int, error: float) -> Floats:
-    """Return the lower bound of Clopper and Pearson (1934): a probability undercuts it in at most
+    """Return the lower bound of Clopper and Pearson (1934): a probability is below it in at most
     `error` of cases.
 
     >>> float(at_least(0, 100, 0.001)), round(float(at_least(100, 100, 0.001)), 4)
@@ -64,7 +64,7 @@ def allowed_power(claim: Tradeoff, size: ArrayLike) -> Floats:
 
 @frozen
 class Point:
-    """One attack, counted on fresh outputs: its false alarms, its power, and what the claim allows.
+    """One attack, counted on fresh outputs: its false alarms, its power, and the allowed power.
 
     Parameters
     ----------
@@ -172,8 +172,8 @@ def _root_log(probability: float) -> Any:
 
 @frozen
 class Bound:
-    """What was measured, in the unit of the claim: the loss is at least `measured`, and `claimed`
-    is the claim.
+    """A lower bound in the unit of the claim: the loss is at least `measured`, and `claimed` is
+    the claim.
 
     >>> Bound("mu", measured=0.84, claimed=1.0)
     Bound(unit='mu', measured=0.84, claimed=1.0)
@@ -249,7 +249,7 @@ class Energy:
     Parameters
     ----------
     direction
-        What it is called.
+        Its name.
     share
         The mean square of the draws in this direction, as a share of the variance that the
         mechanism states.
@@ -257,7 +257,7 @@ class Energy:
         The share below which a mechanism that states its variance correctly falls with a
         probability of at most the error of the test, in any direction.
     directions
-        How many directions were looked at.
+        The number of directions tested.
 
     Examples
     --------
@@ -305,7 +305,7 @@ def noise_energy(
     values
         A table to measure.
     draws
-        How many outputs to look at.
+        The number of outputs.
     error
         The largest probability of convicting a mechanism that draws what it states.
     randomness
@@ -315,7 +315,7 @@ def noise_energy(
     -------
     The direction that falls short by most, or None if no cell has a variance of at least
     1/2: such noise is comparable to the rounding of whole numbers. Of more than 1,024 cells, 1,024
-    that are spread evenly are looked at.
+    that are spread evenly are tested.
 
     Examples
     --------

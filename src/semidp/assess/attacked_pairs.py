@@ -1,10 +1,10 @@
-"""The pairs of datasets that an audit compares, and what is claimed of them.
+"""The pairs of datasets that an audit compares, and the claims about them.
 
-A pair is asked of the mechanism, or somebody gives it as two lists of records. Both must then have
-the exact totals of the release, and be as close as its promise says: at most a records apart, or
-exchanges (a person with up to m records is set by a chain of m). Any other pair could convict an
-honest mechanism. Claims are functions of public values: the plan, the published totals, and what
-the release says of itself.
+A pair comes from the mechanism, or is given as two lists of records. These must have the exact
+totals of the release, and be as close as its promise says: at most a records apart, or exchanges (a
+person with up to m records is set by a chain of m). Any other pair could convict an honest
+mechanism. Claims are functions of public values: the plan, the published totals, and the
+statements of the release.
 """
 
 import contextlib
@@ -58,21 +58,21 @@ from semidp.publish.statistics.protocol.requests import Published
 
 @frozen(eq=False)
 class Claim:
-    """What is claimed of one table: its mechanism, a tradeoff curve, and where the record
-    contradicts itself.
+    """The claim about one table: its mechanism, a tradeoff curve, and contradictions in
+    the record.
 
     Parameters
     ----------
     name
         The name of the table in the plan.
     features
-        The features that it is over.
+        Its features.
     mechanism
         The mechanism, calibrated from the plan and the published totals.
     tradeoff
-        The tradeoff curve that is claimed for it.
+        Its claimed tradeoff curve.
     faults
-        What the release says that its plan does not bear out, a sentence each.
+        Statements of the release that its plan does not support, one sentence each.
     """
 
     name: str
@@ -98,8 +98,8 @@ def claims_of_plan(prepared: Prepared) -> tuple[Claim, ...]:
 def claims_of_release(
     release: ReleaseValue, document: Mapping[str, Any] | None = None
 ) -> tuple[Claim, ...]:
-    """Return what a release measured, calibrated again from its plan and totals, with the claims
-    that it records.
+    """Return the mechanisms of a release, recalibrated from its plan and totals, with its recorded
+    claims.
 
     Parameters
     ----------
@@ -151,8 +151,8 @@ def is_reachable(
 ) -> bool:
     """Whether at most `exchanges` exchanges turn one multiset of records into the other.
 
-    One exchange is decided by its definition. Of several, those on the way are sought among
-    exchanges that bring the two closer; where very many could be, the search ends and says no.
+    One exchange is decided by its definition. A chain of several is sought among exchanges
+    that bring the two closer; if there are too many candidates, the search ends and says no.
 
     Parameters
     ----------
@@ -349,19 +349,19 @@ def given_pairs(
         The two datasets, each a list of records: mappings with a value for every column that the
         plan reads.
     claims
-        What is claimed of each request of the plan.
+        The claims, one for each request of the plan.
     plan, scope
-        What was released, and what is public about it.
+        The plan of the release, and its public scope.
     adjacency
         The adjacency that the datasets must have (default: that of the scope).
 
     Raises
     ------
     InputError
-        If a dataset is no list of such records.
+        If a dataset is not a list of such records.
     Refused
-        If the datasets have other totals than are published, are not adjacent, or change nothing
-        that was measured.
+        If the totals of the datasets differ from the published ones, or the datasets are not
+        adjacent or do not differ in anything measured.
     """
     first = _Dataset.from_records(datasets[0], plan, scope, "first")
     second = _Dataset.from_records(datasets[1], plan, scope, "second")
@@ -526,7 +526,7 @@ _MOST_MOVES = 500
 def worst_pair(space: QuerySpace) -> Pair:
     """Return two tables of D_t that differ by the worst move of S_a, from the public totals alone.
 
-    ``x' = x + m`` with m a move that attains Δ2 where one is known, and x a table with the
+    ``x' = x + m`` with m a move that attains Δ2, if one is known, and x a table with the
     published margins and at least as many records in each cell as m takes away. If no total
     constrains the values, the worst move starts from zeros.
 
@@ -577,8 +577,8 @@ def choose_pair(mechanism: Mechanism, adjacency: Adjacency | None = None) -> Pai
     """Return the pair that an audit of a mechanism compares; for a product the move that costs most
     of its noise.
 
-    It is a pair of the adjacency that the mechanism was calibrated for, unless another one is
-    given.
+    The default adjacency is that for which the mechanism was
+    calibrated.
 
     >>> from semidp.publish.selection import choose
     >>> from semidp.promise.mechanisms.examples import two_way

@@ -1,12 +1,12 @@
-"""What cell keys publish: every count plus noise from the row of a perturbation table that belongs
-to it.
+"""Cell keys: every count is published with noise from its row of a perturbation
+table.
 
 A record has a secret random key, a cell the sum of the keys of its records, and the noise is looked
 up by count and key: the same records always get the same noise. One cell alone has an exact curve.
-Cells of several tables share records, so there it is only known what an attacker can at least
-do. Perturbation tables are read in two formats: that of the R package ptable (transition
-probabilities) and that of ONS (noise by count and key). How laws become curves is in
-`distinguishing`.
+Cells of several tables share records, so for these only lower bounds on an attacker's success
+are known. Perturbation tables are read in two formats: that of the R package ptable (transition
+probabilities) and that of ONS (noise by count and key). `distinguishing` turns
+distributions into curves.
 """
 
 import csv
@@ -61,10 +61,10 @@ class PerturbationTable:
     Parameters
     ----------
     rows
-        By count, the probability of each number that is added.
+        For each count, the probability of each noise value.
     repeats
-        Whether rows 501 to 750 serve again for larger counts, and counts without a row get no noise
-        (ONS); otherwise the last row serves for all larger counts (the R package ptable).
+        Whether rows 501 to 750 are reused for larger counts, and counts without a row get no noise
+        (ONS); otherwise the last row is used for all larger counts (the R package ptable).
     threshold
         Published counts below it are suppressed; at 0 none are, negative ones included.
 
@@ -82,7 +82,7 @@ class PerturbationTable:
 
     @classmethod
     def from_csv(cls, text: str, name: str = "the table") -> "PerturbationTable":
-        """Read a perturbation table: that of the R package ptable, as it exports it, or that of
+        """Read a perturbation table, as exported by the R package ptable or in the format of
         ONS.
 
         The first has the columns i, j and p (and others), separated by semicolons, commas or tabs;
@@ -127,7 +127,7 @@ class PerturbationTable:
 
     @property
     def last(self) -> int:
-        """The largest count that needs to be looked at: beyond it everything repeats.
+        """The largest count that matters: beyond it everything repeats.
 
         Noise may carry a count below the threshold, so counts are looked at up to the first
         period of which nothing is suppressed.
@@ -138,7 +138,7 @@ class PerturbationTable:
 
     @property
     def lasting(self) -> range:
-        """The counts whose rows serve for all larger ones too."""
+        """The counts whose rows are also used for all larger ones."""
         return range(self.last + 1 - self._period, self.last + 1)
 
     @property
@@ -152,7 +152,7 @@ class PerturbationTable:
         return min(noises), max(noises)
 
     def noise(self, count: int) -> Noise:
-        """Return the law of what is added to a count.
+        """Return the distribution of the noise of a count.
 
         An empty cell has no records, so the sum of their keys is 0 and its noise a constant,
         whatever row 0 says: the first number of the row.
@@ -169,7 +169,7 @@ class PerturbationTable:
         return {next(iter(row)): Fraction(1)}
 
     def law(self, count: int) -> dict[Any, Fraction]:
-        """Return the law of what is published of a count."""
+        """Return the distribution of the published value of a count."""
         law: dict[Any, Fraction] = {}
         for added, probability in self.noise(count).items():
             value = count + added
@@ -288,11 +288,11 @@ _TRIED = 5  # counts at which many cells are attacked: those that differ most
 
 @frozen
 class CellKeyAssessment:
-    """What a perturbation table publishes about one person.
+    """What a perturbation table reveals about one person.
 
     Everything holds if keys are secret, uniform and independent. `curve` is about one cell and
-    nothing else, `replaced` about one table without its margins, and `repeated` is what an attacker
-    at least gains from several cells: there is no guarantee for them.
+    nothing else, `replaced` about one table without its margins, and `repeated` is a lower bound
+    for several cells, for which there is no guarantee.
     """
 
     table: PerturbationTable
@@ -309,7 +309,7 @@ class CellKeyAssessment:
         return [self.table.law(count) for count in counts]
 
     def pair(self, count: int) -> tuple[Law, Law]:
-        """Return the laws of what is published of a count and of one more."""
+        """Return the distributions of the published values of a count and of one more."""
         return self._laws[count], self._laws[count + 1]
 
     @cached_property
@@ -326,7 +326,7 @@ class CellKeyAssessment:
 
     @property
     def replacement_advantage(self) -> float:
-        """The most that anybody gains from a table about a person in another cell of it:
+        """The largest advantage from a table about which of its cells a person is in:
         ``1 - (1 - advantage)²``.
 
         One cell loses a record and another gains it, and their noises are independent. What two
@@ -343,7 +343,7 @@ class CellKeyAssessment:
 
     @property
     def worst(self) -> int:
-        """The count that is best told from one more."""
+        """The count that is easiest to tell from one more."""
         return self.advantages.index(max(self.advantages))
 
     @property
@@ -356,7 +356,9 @@ class CellKeyAssessment:
 
     @cached_property
     def distinguishable_counts(self) -> list[int]:
-        """The counts that are told from one more for certain: nothing is published of both."""
+        """The counts that can be told from one more with certainty: no published value is common to
+        both.
+        """
         apart = []
         for count in self._counts:
             first, second = self.pair(count)
@@ -391,12 +393,12 @@ class CellKeyAssessment:
         return best, most
 
     def repetition_advantage(self, count: int) -> float:
-        """Return what an attacker at least gains from so many cells of one count."""
+        """Return a lower bound on the attacker's advantage from so many cells of one count."""
         return repeated_advantage(*self.pair(count), self.cells)
 
     @property
     def empty_cell(self) -> Any:
-        """What is published of an empty cell, always the same."""
+        """The published value of an empty cell, always the same."""
         (value,) = self._laws[0]
         return value
 
@@ -420,7 +422,7 @@ def _outside(law: Law, other: Law) -> Fraction:
 
 
 def assess_cell_keys(table: PerturbationTable, cells: int = 1) -> CellKeyAssessment:
-    """Return what a perturbation table publishes about one person, in one cell and in several.
+    """Return what a perturbation table reveals about one person, in one cell and in several.
 
     Parameters
     ----------

@@ -1,9 +1,8 @@
-"""How well two laws on finitely many outcomes are told apart: exact curves, and attacks that count
+"""How well two distributions on finitely many outcomes can be told apart: exact curves, and attacks
 as lower bounds.
 
-A curve here is the whole truth about its two laws, so it may be stated. An attack is a test
-that somebody can carry out: its advantage is at most the truth. The laws themselves are in
-`swapping` and `cell_keys`.
+A curve here is exact for its two distributions, so it may be claimed. An attack is a feasible
+test: its advantage is a lower bound. The distributions are in `swapping` and `cell_keys`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -58,7 +57,7 @@ def corners_between(first: Law, second: Law) -> list[Corner]:
 def curve_through(corners: Iterable[Corner]) -> PiecewiseLinear:
     """Return the greatest tradeoff function that is nowhere above the corners of any test.
 
-    The corners of several pairs of laws may stand together: the curve then holds for each of the
+    The corners of several pairs may be given together: the curve then holds for each of the
     pairs. It is the convex minorant of the least of their curves.
 
     >>> curve_through(
@@ -97,7 +96,7 @@ def curve_between(first: Law, second: Law) -> PiecewiseLinear:
 
 
 def advantage(curve: Tradeoff) -> float:
-    """Return how much more often than by chance the best attacker is right:
+    """Return the advantage of the best attacker over chance:
     ``max over α of α - f(α)``, rounded up.
 
     With both datasets equally likely the attacker is right in (1 + advantage)/2 of all cases. It is
@@ -165,8 +164,8 @@ class Frontier:
         self.powers = -hull[:, 1]
 
     def curve(self, relative: float, lost: float) -> PiecewiseLinear:
-        """Return the curve below all tests, though every probability is off by a factor and some
-        mass is missing.
+        """Return the curve below all tests, allowing for a relative error of every probability
+        and for missing mass.
 
         Parameters
         ----------
@@ -196,8 +195,8 @@ def repeated_advantage(first: Law, second: Law, times: int) -> float:
     law.
 
     The attacker adds up logarithms of likelihood ratios, rounded to a grid. Whatever the rounding,
-    this is a test that can be carried out, so its advantage is never above the truth. An
-    outcome that only one of the laws has settles the matter.
+    this is a feasible test, so its advantage is never above the truth. An outcome that only one
+    distribution can produce decides.
 
     Parameters
     ----------

@@ -1,9 +1,9 @@
-"""What a training run, or any dp-accounting event, guarantees when several records move together;
-events as JSON.
+"""The guarantee of a training run, or of any dp-accounting event, if several records change
+together; events as JSON.
 
 DP-SGD is a composition of Poisson-sampled Gaussian mechanisms. For a group of records its losses
-are known exactly (mixtures of Gaussians), which beats applying the one-record curve again and
-again. Curves live in `tradeoff`. An event in a file is an object with the name of its class and its
+are known exactly (mixtures of Gaussians), which beats applying the one-record curve repeatedly.
+Curves live in `tradeoff`. An event in a file is an object with the name of its class and its
 fields, as `dp_accounting.DpEvent.to_named_tuple` names them.
 """
 
@@ -91,16 +91,16 @@ def event_guarantee(event: Any, dataspace: Datasets, adjacency: Adjacency) -> Gu
 def event_tradeoff(event: Any, a: int, relation: Any = None) -> Tradeoff:
     """Return the tradeoff function of a dp-accounting event for groups of `a` records.
 
-    Each part is taken for the group as a whole where that is known, and the parts are composed:
+    Each part is bounded for the whole group if that is known, and the parts are composed:
 
     - Gaussian mechanisms, Poisson-sampled or not: by the group's own losses, see below.
     - Laplace noise, whole-numbered or not, and Poisson-sampled Laplace noise: see `_laplace`,
       `_discrete_laplace` and `_sampled_laplace`. Replacing a record moves the sum by up to two of
       its norms, as with Gaussian noise.
-    - Randomised response, about replaced records by its nature, and zCDP: by their curves.
-    - Any other part: by its one-record curve, applied `a` times (`functional_tradeoff`). So it is
-      where a part is a mixture of Gaussians, which describes one record and not how the sampling of
-      several hangs together.
+    - Randomized response, which is about replaced records by nature, and zCDP: by their curves.
+    - Any other part: by its one-record curve, applied `a` times (`functional_tradeoff`). This
+      includes mixtures of Gaussians, which describe one record and not the joint sampling of
+      several.
 
     *Why mixtures suffice.* Let a records contribute vectors v_i of length at most c to a batch,
     each with probability q, and v_i' in the other dataset. With the noise's density taken out, the
@@ -116,9 +116,9 @@ def event_tradeoff(event: Any, a: int, relation: Any = None) -> Tradeoff:
     event
         A `dp_accounting.DpEvent`; `dp_sgd` builds the usual one.
     a
-        How many records move together.
+        How many records change together.
     relation
-        How two datasets differ in one record, as dp-accounting names it. ``REPLACE_ONE``, the
+        The neighboring relation of one record, as dp-accounting names it. ``REPLACE_ONE``, the
         default, is the relation of every guarantee here; ``ADD_OR_REMOVE_ONE`` is what Opacus and
         JAX-privacy report, for comparison.
 
@@ -174,7 +174,7 @@ def functional_tradeoff(event: Any, a: int, relation: Any = None) -> Tradeoff:
     """Return the one-record curve of a dp-accounting event, applied `a` times: ``f∘…∘f``.
 
     The curve comes from dp-accounting's privacy-loss distributions, or from its Rényi accountant
-    where those do not know the event. Its sums of floats carry no bound on their rounding (tiny
+    if those do not support the event. Its sums of floats carry no bound on their rounding (tiny
     deltas come out negative), so a margin is added to each.
 
     >>> functional_tradeoff(dp_sgd(4.0, 0.1, 4), 1).epsilon("1e-5") > 0
@@ -290,7 +290,7 @@ class Mixture:
 
     @property
     def is_trivial(self) -> bool:
-        """Whether the center is always 0: nothing of the records enters."""
+        """Whether the center is always 0: the output does not depend on the records."""
         return self.centres == (0.0,)
 
     def losses(self, step: float, back: bool) -> Losses:
@@ -339,7 +339,7 @@ class Mixture:
 
     @property
     def reach(self) -> float:
-        """A loss that is exceeded with next to no probability, in either direction."""
+        """A loss that is exceeded with negligible probability, in either direction."""
         far = max(self.centres) + 9.5
         return float(self._loss(np.array([far]))[0])
 

@@ -1,8 +1,8 @@
-"""Audits of what is not a mechanism of this package: samples of outputs, functions, and published
-odds-ratio tests.
+"""Audits of other things than mechanisms of this package: samples of outputs, functions, and
+published odds-ratio tests.
 
-Outputs are read as they come. Around which values they lie is learned from the part of them that
-trains the attack, never from the part that is counted.
+Outputs are taken as they are. Their center is learned from the outputs that train the attack,
+never from those that are counted.
 """
 
 import math
@@ -33,13 +33,13 @@ def audit_samples(
     randomness: Randomness | None = None,
     progress: Progress = silent,
 ) -> Audit:
-    """Audit a mechanism of which only outputs are at hand: independent ones for each of two
-    adjacent datasets.
+    """Audit a mechanism from its outputs alone: independent ones for each of two adjacent
+    datasets.
 
     Parameters
     ----------
     first, second
-        Outputs for the one dataset and for the other, one a row.
+        Outputs for each of the two datasets, one per row.
     claim
         The tradeoff curve to be tested.
     error
@@ -96,7 +96,7 @@ def audit_function(
     Parameters
     ----------
     function
-        Takes a dataset and returns a number, or numbers, always as many.
+        Takes a dataset and returns a number, or a fixed number of numbers.
     first, second
         The two datasets, as the function takes them.
     claim

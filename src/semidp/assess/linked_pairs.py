@@ -1,8 +1,8 @@
 """The pair of linked datasets that an audit compares: the change that costs most of the noise.
 
-Changes are put together as docs/linked.md describes exchanges and balls, from a few units and
-members whose features are varied one by one while the cost grows. What is found is a pair of the
-promise; that no other is worse is not shown.
+Changes are built as docs/linked.md describes exchanges and balls, from a few units and members
+whose features are varied one by one while the cost grows. The result is a pair of the promise, not
+necessarily the worst.
 """
 
 from abc import ABC, abstractmethod
@@ -57,7 +57,7 @@ class Draft:
     homes
         For each member the number of its unit before.
     choices
-        Whatever else a kind of change leaves open.
+        Further choices of a kind of change.
     """
 
     cells: list[int]
@@ -191,7 +191,7 @@ class MemberExchange(Moves):
     values, and somebody makes room.
 
     Units 0 and 1 are left and entered. The first two sets of levels are those of the member, one
-    follows for each block, and the last is of whoever makes room.
+    follows for each block, and the last is of the member who makes room.
     """
 
     @property
@@ -429,7 +429,7 @@ def list_move_kinds(layout: LinkedLayout, adjacency: Adjacency) -> list[Moves]:
 
 @frozen(eq=False)
 class WorstChange:
-    """Search for the change that costs most of the noise.
+    """The search for the change with the largest cost under the noise.
 
     Parameters
     ----------
@@ -634,8 +634,8 @@ def worst_linked_pair(
     """Return the pair whose change costs most of the noise on residuals of members and of units.
 
     The vectors are those of the units and members that change: everybody else adds the same to
-    both. `claimed` is what the noise claims that a change costs at most; costs of residuals are
-    bounds, added, which the pair may not attain.
+    both. `claimed` is the largest cost of a change that the noise claims; it adds bounds of
+    residuals, which the pair may not attain.
     """
     layout = LinkedLayout(space.dataspace)
     lengths = Lengths(space.members, members), Lengths(space.units, units)

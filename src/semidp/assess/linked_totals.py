@@ -61,7 +61,7 @@ class UnitChange:
 
     @property
     def resizes(self) -> bool:
-        """Whether it has another number of members afterwards."""
+        """Whether its number of members changes."""
         return self.sizes[0] != self.sizes[1]
 
 
@@ -138,7 +138,7 @@ class LinkedLayout:
         return tuple(axis for axis in axes if axis not in self.public.inherited_axes)
 
     def is_counted(self, own: Leaves) -> bool:
-        """Whether tables of units count this unit: it is no group quarters."""
+        """Whether tables of units count this unit, that is, it is not group quarters."""
         home = self.public.home
         return home is None or own[-1] == home[1]
 

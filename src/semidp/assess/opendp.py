@@ -1,9 +1,9 @@
-"""What a measurement of OpenDP guarantees next to the statistics that are exact:
+"""The guarantee of an OpenDP measurement next to exact statistics:
 ``pip install semidp[opendp]``.
 
 OpenDP lets a `Context` declare margins whose keys or lengths are public, and states its loss for
-one changed row. If group sizes are exact a row cannot change alone: the privacy map is asked for
-the distance of a(t) changed people.
+one changed row. If group sizes are exact, a row cannot change alone: the privacy map is evaluated
+at the distance of a(t) changed people.
 """
 
 from collections.abc import Iterable, Iterator
@@ -51,7 +51,7 @@ def guarantee(
     a: int | None = None,
     rows: int = 1,
 ) -> Assessment:
-    """Return what an OpenDP measurement really guarantees where statistics are exact.
+    """Return what an OpenDP measurement really guarantees given exact statistics.
 
     Datasets of D_t in which a people change are 2ka apart in symmetric distance and ka in
     change-one distance, k rows per person, so ``measurement.map`` there bounds the loss of
@@ -65,19 +65,19 @@ def guarantee(
         A `Measurement`, or a query of a `Context` (which is resolved). A whole `Context` only knows
         the loss of one change: give its queries, and compose their guarantees.
     invariants
-        Whose counts are exact: a `Dataspace` with their values, a plan, or margins by name. Margins
+        The exact counts: a `Dataspace` with their values, a plan, or margins by name. Margins
         that the Context itself declares are added.
     keys
-        Margins of which it is exact which groups there are; those of the Context are added.
+        Margins whose list of groups is exact; those of the Context are added.
     a
-        How many people change together, where a(t) is not known.
+        How many people change together, if a(t) is not known.
     rows
         The most rows of one person (OpenDP's ``contributions``).
 
     Raises
     ------
     Refused
-        Where the map is not a bound at that distance, or the measure has no curve.
+        If the map is not a bound at that distance, or the measure has no curve.
 
     Examples
     --------

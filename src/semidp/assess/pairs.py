@@ -1,13 +1,13 @@
-"""A `Pair` is two values of a query that an audit compares; what each mechanism and query makes of
-two datasets.
+"""Pairs of values of a query that an audit compares, for each mechanism and
+query.
 
 The pair of datasets that an audit of quantiles compares: records in groups, with values that leave
 choices open.
 
 Which records move is as in `exponential`. Under A_a any a of one cell go from the lowest value to
 the highest; under exchanges a person and one carrier swap cells while the values v, w, v' take each
-other's places. All other values are placed so that every choice hangs in the balance, and then
-moved about while that helps. Beside exact levels of the outcome they are placed so, too, whatever
+other's places. All other values are placed to leave every choice open, and then moved while that
+helps. Beside exact levels of the outcome they are placed so, too, whatever
 the levels allow: the claim rests on how many values are replaced.
 """
 
@@ -62,12 +62,13 @@ class Pair:
     precision
         One over the variance of the noise in each entry, where entries differ in it.
     unit
-        What a step of outputs is worth in the numbers as they were given: a power of two.
+        The size of a step of outputs in the original units: a power of two.
     inputs
-        What the mechanism is run on, where that is something else than outputs lie around:
+        The inputs of the mechanism, if they differ from the values around which outputs lie:
         histograms for choices.
     share
-        How much of the claimed bound the pair is known to cost: 1 unless the bound is not attained.
+        The share of the claimed bound that the pair is known to cost: 1 unless the bound is not
+        attained.
     differing_records
         How many records differ, in words; empty if only the space of the query can say it.
 
@@ -100,7 +101,7 @@ class Pair:
 
     @property
     def move(self) -> Counts:
-        """What turns the first into the second."""
+        """The difference of the two."""
         return self.second - self.first
 
     @property
@@ -346,8 +347,8 @@ class _Placed:
 
 
 def worst_histograms(mechanism: ExponentialMechanism) -> tuple[Counts, Counts]:
-    """Return two adjacent datasets as histograms by group, on which choices are as easily told
-    apart as was found.
+    """Return two adjacent datasets as histograms by group, on which choices are easiest to tell
+    apart, as found by search.
 
     >>> from semidp.promise.schema.outcome import Outcome
     >>> from semidp.promise.mechanisms.exponential import exponential_mechanism
@@ -464,7 +465,9 @@ class _Search:
         return before, after
 
     def score(self, counts: Counts | None = None) -> float:
-        """Return the loss that an audit would prove if it knew the law of the choices, about."""
+        """Return approximately the loss that an audit would prove if it knew the distribution of
+        the choices.
+        """
         one, other = self._histograms(self.counts if counts is None else counts)
         space, choice = self.world.space, ExponentialChoice(self.rate)
         losses = np.zeros(1)

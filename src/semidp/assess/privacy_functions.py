@@ -1,9 +1,9 @@
-"""The privacy function of a tool: how much is lost between datasets a distance apart, and what that
-means for D_t.
+"""The privacy function of a tool: the loss between datasets at a given distance, and what it means
+for D_t.
 
 A tool without invariants states its loss for datasets that differ in one record. If statistics
-are exact next to its output, a(t) records change together: its own function, asked for that
-distance, gives the guarantee that really holds.
+are exact next to its output, a(t) records change together: its own function at that distance
+gives the guarantee that really holds.
 """
 
 import math
@@ -51,7 +51,7 @@ class _Term(StrEnum):
 
 
 class Metric(_Term):
-    """How a tool counts the distance of two datasets.
+    """How a tool measures the distance of two datasets.
 
     ``symmetric``: records that are in one of them only, so replacing a record is 2.
     ``change-one``: records that differ, so it is 1.
@@ -70,7 +70,7 @@ class Metric(_Term):
 
 
 class OneRecord(StrEnum):
-    """What a stated promise is about: one record that is replaced, or one added or removed."""
+    """The change that a stated promise is for: one record replaced, or one added or removed."""
 
     replaced = "replace"
     add_remove = "add-remove"
@@ -101,7 +101,7 @@ class OneRecord(StrEnum):
 
 
 class LossMeasure(_Term):
-    """In which terms a tool states a loss: ε, (ε, δ), ρ or μ."""
+    """The measure in which a tool states a loss: ε, (ε, δ), ρ or μ."""
 
     pure = "pure"
     approximate = "approximate"
@@ -109,7 +109,7 @@ class LossMeasure(_Term):
     gdp = "gdp"
 
     def tradeoff(self, loss: Any) -> Tradeoff:
-        """Return the curve of a stated loss; `NO_PRIVACY` where it is infinite.
+        """Return the curve of a stated loss; `NO_PRIVACY` if it is infinite.
 
         >>> LossMeasure.zcdp.tradeoff("0.5")
         ZCDP(rho=Fraction(1, 2))
@@ -150,13 +150,13 @@ class PrivacyFunction:
     Parameters
     ----------
     measure
-        In which terms losses are stated.
+        The measure of losses.
     metric
-        How distances are counted.
+        The metric of distances.
     values
         The loss at each distance that was asked for; it must not fall with the distance.
     tool
-        Where it comes from.
+        Its origin.
 
     Examples
     --------
@@ -233,9 +233,9 @@ class Assessment:
     announced
         What the tool states for one person.
     distance
-        For which distance its privacy function was asked.
+        The distance at which its privacy function was evaluated.
     semi_adjacency
-        How a(t) was found, with a pair of datasets that needs so many records, where one is known.
+        How a(t) was found, with a pair of datasets that attains it, if known.
     """
 
     guarantee: Guarantee
@@ -254,7 +254,7 @@ class Assessment:
         return find_witness(self.semi_adjacency)
 
     def explain(self) -> str:
-        """Say in words and numbers what is announced, what holds, and which datasets show it."""
+        """Describe what is announced, what holds, and which datasets show it."""
         a = self.guarantee.adjacency.a
         strength = (
             "no guarantee at all: published exactly"
@@ -287,7 +287,8 @@ def assess(
     function
         A `PrivacyFunction`, or anything with its `metric` and its method ``at(distance)``.
     invariants
-        What is exact: a `Dataspace` with values, a plan, or margins by name, whatever their values.
+        The exact statistics: a `Dataspace` with values, a plan, or margins by name, with any
+        values.
     a
         How many people change together, where a(t) is not known.
     rows

@@ -1,8 +1,8 @@
-"""What an attacker may look at: a score is a name and a function that gives each output one number.
+"""Scores of an attacker: a score is a name and a function that gives each output one number.
 
-Any score gives a valid attack; good ones only make it stronger. Which of them is used, and at which
-threshold, is decided in `attack` on outputs that are not counted. Noise may hide how large a number
-is and betray the table by its digits: by a value that only one table can give, by a grid that
+Any score gives a valid attack; good ones only make it stronger. `attack` decides which of them to
+use, and at which threshold, on outputs that are not counted. Noise may hide the size of a number
+and still reveal the table by its digits: by a value that only one table can give, by a grid that
 starts elsewhere, by the last bits of a float.
 """
 
@@ -32,7 +32,7 @@ _STEPS, _GAIN = 30, 1e-8
 
 
 class Batch:
-    """Outputs y as they lie to the pair (x, x'): differences and distances, computed once for all
+    """Outputs y relative to the pair (x, x'): differences and distances, computed once for all
     scores.
 
     Outputs run along the last axis, so sums over cells are sums of long rows.
@@ -103,8 +103,8 @@ class Batch:
 class Score:
     """A name, and a function that gives each output of a batch one number.
 
-    A score with a `handicap` must promise so many standard deviations more than others to be
-    chosen.
+    A score with a `handicap` is chosen only if it promises that many standard deviations more
+    than others.
     """
 
     name: str
@@ -215,7 +215,7 @@ def distance_scores(pair: Pair) -> tuple[Score, ...]:
 
 @frozen
 class Lesson:
-    """A score to be learned: its features, a row each, and the combinations of them that count.
+    """A score to be learned: its features, one row each, and the combinations of them to use.
 
     It is a weighted sum of the rows that `combined` gives for features of mean 0 and variance 1.
     """

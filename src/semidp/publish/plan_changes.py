@@ -380,7 +380,7 @@ def _apply_choices(plan: Plan, choices: Mapping[str, str]) -> Plan:
 
 @contextlib.contextmanager
 def advise_on_missing(plan: Plan) -> Iterator[None]:
-    """Refuse missing values of an outcome, and name the choices that suit every request about it."""
+    """Refuse missing values of an outcome; name the choices that suit every request."""
     try:
         yield
     except DataError as error:

@@ -38,7 +38,7 @@ Edge = tuple[int, int, View]
 
 @frozen(eq=False)
 class Bounds:
-    """What each cell of a view lies between in every table that conforms.
+    """The range of each cell of a view over all conforming tables.
 
     Parameters
     ----------

@@ -1,4 +1,5 @@
-"""What published numbers prove about people: who is alone, what a group has, what was recovered.
+"""What published numbers prove about people: who is alone in a cell, what everybody in a group has,
+which cells are recovered.
 
 Every statement is *certain*: it holds in all conforming tables, and carries a proof. A cell that
 was asked for may also be *not certain* (two conforming tables differ in it) or *undecided*.
@@ -45,7 +46,7 @@ LISTED = 1_000
 
 
 class FindingKind(StrEnum):
-    """What a statement says; the worst first."""
+    """The kinds of statements, the worst first."""
 
     everybody = "everybody"
     coalition = "coalition"
@@ -82,8 +83,8 @@ class DisclosureStatement:
     cell
         The levels of the cell, by feature.
     lower, upper
-        What the count lies between; of `everybody`, the number of people in the group. None: no
-        upper bound.
+        Bounds on the count; for `everybody`, on the number of people in the group. None: no upper
+        bound.
     sharp
         Whether conforming tables attain both.
     proof
@@ -95,7 +96,7 @@ class DisclosureStatement:
     tables
         The published tables that the proof uses.
     insiders
-        Of `coalition`: how many members have to share what they know.
+        For `coalition`: how many members must share what they know.
     """
 
     kind: FindingKind
@@ -154,7 +155,7 @@ class CertainFindings:
     tables
         The conforming tables.
     insiders
-        The largest coalition of members of a group that is looked at.
+        The largest coalition of members of a group to consider.
     percent
         How close a hidden cell must be known to count as recovered.
     """
@@ -530,7 +531,7 @@ WORST = 5
 
 @frozen(eq=False)
 class TotalChange:
-    """What would be certain if one exact total were not published, or only its parts.
+    """What would be certain if one exact total were not published, or only its margins.
 
     `instead` names the totals that would be published in its place.
     """
@@ -550,24 +551,24 @@ class TotalChange:
 
 @define(slots=False, eq=False, repr=False)
 class Disclosure:
-    """What published numbers give away by themselves.
+    """What published numbers reveal by themselves.
 
     Parameters
     ----------
     counts
         What is published.
     effort
-        How much work it may take.
+        The limit of work.
     insiders
         The largest coalition of members of a group.
     percent
         How close a hidden cell must be known to count as recovered.
     asked
-        Cells that are asked for, by feature and level.
+        Cells to answer for, by feature and level.
     most
-        How many statements are listed.
+        The largest number of statements to list.
     progress
-        Told how far the work is.
+        Called with progress.
 
     Examples
     --------
@@ -594,8 +595,8 @@ class Disclosure:
 
     @classmethod
     def from_dataspace(cls, dataspace: Dataspace) -> "Disclosure":
-        """Return what exact totals give away, as far as quick work that does not depend on the
-        machine finds it.
+        """Return what exact totals reveal, as far as quick work finds it, independent of the
+        machine.
         """
         return cls(PublishedCounts.from_dataspace(dataspace), QUICK, most=WORST)
 
@@ -629,7 +630,7 @@ class Disclosure:
 
     @cached_property
     def changes(self) -> list[TotalChange]:
-        """What would be certain without one of the totals, or with its parts in its place."""
+        """What would be certain without one of the totals, or with its margins instead."""
         sources = {table.source for table in self.counts.tables}
         if sources != {EXACT_TOTALS} or len(self.counts.cliques) > _MOST_CHANGES:
             return []

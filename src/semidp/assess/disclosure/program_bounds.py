@@ -1,13 +1,13 @@
-"""Bounds by programs: linear ones for what must hold, integer tables for what can.
+"""Bounds by programs: linear programs for what must hold, integer tables for what can.
 
 Columns are the cells that can hold a record, rows the published sums. A linear program is solved
 from the solution of the last one, and its dual is checked in whole numbers. Every integer table
 that is found shows what all cells can be; where a bound is still not attained, CP-SAT decides in
 whole numbers.
 
-`ConformingTables` are the tables that agree with everything published. They pick the cheapest way
-to a bound: a formula, a flow, steps of arithmetic, or programs, as far as their `Effort` reaches.
-What is not settled then is marked, never guessed.
+`ConformingTables` are the tables that agree with everything published. They use the cheapest method
+for a bound: a formula, a flow, steps of arithmetic, or programs, within their `Effort`. Whatever is
+not settled is marked, never guessed.
 """
 
 import math
@@ -45,24 +45,24 @@ _TOLERANCE = 1e-6
 
 @frozen
 class Effort:
-    """How much work bounds may take; without `seconds` it does not depend on the machine.
+    """The limit of work for bounds; without `seconds` it does not depend on the machine.
 
     Parameters
     ----------
     cells
-        The largest table whose cells are all looked at.
+        The largest table whose cells are all examined.
     views
-        The most tables of groups and values that are looked at.
+        The most tables of groups and values to examine.
     columns
-        The most cells of a program of which single cells are asked.
+        The most cells of a program for single cells.
     crossing
-        The most cells of a program that is asked for all of them.
+        The most cells of a program for all of its cells.
     solves
         The most linear programs.
     search
         The work of CP-SAT in its own units, about seconds: the same on every machine.
     seconds
-        A limit of time on top.
+        An additional time limit.
     """
 
     cells: int = 2**20
@@ -84,7 +84,7 @@ QUICK = Effort(cells=2**16, views=64, columns=600, crossing=600, solves=1_200, s
 
 @define
 class Clock:
-    """Work that is left."""
+    """The remaining work."""
 
     effort: Effort
     began: float
@@ -112,7 +112,7 @@ class Clock:
 
 @frozen
 class Certificate:
-    """Published numbers that prove a bound: each with a factor, over a common denominator.
+    """Published numbers that prove a bound, each with a factor over a common denominator.
 
     The bound is ``Σ factor · number / denominator``, rounded to the inside.
     """
@@ -144,8 +144,8 @@ class Program:
     narrowed
         Bounds that hold already.
     asked
-        The finest view whose cells will be asked for; where it lies within a published table and
-        the margins are decomposable, one block of columns a table suffices.
+        The finest view whose cells will be requested; if it lies within a published table and the
+        margins are decomposable, one block of columns per table is enough.
     """
 
     counts: PublishedCounts
@@ -517,7 +517,7 @@ class ConformingTables:
     counts
         What is published.
     effort
-        How much work programs may take, all questions together.
+        The limit of work for programs, over all questions.
     progress
         Told how far the work is.
 
@@ -565,13 +565,13 @@ class ConformingTables:
         return Narrowing.from_counts(self.counts, [crossing] if small else [])
 
     def bound(self, view: View) -> Bounds:
-        """Return what each cell of a view lies between."""
+        """Return bounds on each cell of a view."""
         if view not in self._kept:
             self._kept[view] = self._bound(view, None)
         return self._kept[view]
 
     def bound_cells(self, view: View, cells: Iterable[int]) -> Bounds:
-        """Return bounds of which only those of some cells were worked for."""
+        """Return bounds, computed with effort only for some cells."""
         if view in self._kept and self._kept[view].method != "steps":
             return self._kept[view]
         chosen = set(cells)
@@ -580,7 +580,7 @@ class ConformingTables:
         return self._partial[view][1]
 
     def recall(self, view: View, cell: int) -> Bounds:
-        """Return the best bounds of a cell that were worked out, or work for it alone."""
+        """Return the best known bounds of a cell, or compute them."""
         if view in self._partial and cell in self._partial[view][0]:
             return self._partial[view][1]
         return self._kept[view] if view in self._kept else self.bound_cells(view, [cell])

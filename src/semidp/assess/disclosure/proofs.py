@@ -1,7 +1,7 @@
-"""Why a bound holds, in sentences that need no mathematics: the published numbers, and how they are
-added and subtracted.
+"""Proofs of bounds in plain sentences: the published numbers, and how they are added and
+subtracted.
 
-A proof is the first of these that there is: a published number, the formula of decomposable
+A proof is the first of these that exists: a published number, the formula of decomposable
 margins, steps of arithmetic, a combination of published numbers (a dual solution, checked in whole
 numbers), a search through all tables of whole numbers.
 """
@@ -321,7 +321,7 @@ def _listing(names: Iterable[str]) -> str:
 
 
 def merge_proofs(lower: list[str], upper: list[str]) -> list[str]:
-    """Return the proofs of both bounds as one: what is at least and at most the same *is* it.
+    """Return the proofs of both bounds as one: equal bounds become one value.
 
     >>> merge_proofs(["(a) is at least 6 − 4 = 2."], ["(a) is at most 6 − 4 = 2."])
     ['(a) is 6 − 4 = 2.']

@@ -35,7 +35,7 @@ EXACT_TOTALS = "the exact totals"
 
 @frozen(eq=False)
 class KnownTable:
-    """What one published table says of each of its cells.
+    """What one published table says about each of its cells.
 
     Parameters
     ----------
@@ -44,11 +44,11 @@ class KnownTable:
     lower, upper
         The least and the largest count of each cell; both are the count where it is published.
     gap
-        Where a cell is 0 or at least so much (secondary suppression): that number, else 0.
+        For a cell that is 0 or at least some number (secondary suppression), that number; else 0.
     hidden
         The cells that were published suppressed or rounded.
     source
-        What the table is called.
+        The name of the table.
     """
 
     view: View
@@ -101,7 +101,7 @@ class PublishedCounts:
 
     @classmethod
     def from_dataspace(cls, dataspace: Dataspace) -> "PublishedCounts":
-        """Return what exact totals say."""
+        """Return the information in exact totals."""
         n = np.array(dataspace.n, dtype=np.int64)
         tables = [KnownTable(dataspace.schema.grid.nothing, n, n)]
         for total in dataspace.published_totals:
@@ -255,11 +255,12 @@ class ReadingRules:
     suppressed
         The marks of suppressed cells.
     secondary
-        The marks of cells that were suppressed only to protect others, if they have their own.
+        The marks of cells that were suppressed only to protect others, if these have separate
+        marks.
     below
         The threshold: primary suppressed cells are smaller.
     shared_mark
-        Whether the marks `suppressed` stand on secondary cells too.
+        Whether the marks `suppressed` are also used for secondary cells.
     zeros
         ``shown``: zeros are never suppressed. ``suppressed``: zeros count as small. ``maybe``:
         zeros are not small, but may be suppressed to protect others.
@@ -361,7 +362,7 @@ class ReadingRules:
         }[self.rounding]
 
     def describe(self) -> list[str]:
-        """Say how cells are read, in sentences."""
+        """Describe in sentences how cells are read."""
         said = []
         if self.suppressed:
             lower, upper, _ = self._read_primary()
@@ -402,7 +403,7 @@ CONTRADICTION = (
 
 @frozen(eq=False)
 class Step:
-    """Bounds that one rule moved: those of `cells` (flat) of a view, from what another view says.
+    """Bounds that one rule moved: those of `cells` (flat) of a view, derived from another view.
 
     `whole` is the coarser view of the two: where it is `view` itself, parts were added up.
     """
@@ -435,7 +436,7 @@ class Narrowing:
 
     @classmethod
     def from_counts(cls, counts: PublishedCounts, further: Sequence[View] = ()) -> "Narrowing":
-        """Narrow what is published, with further views that nothing is published of."""
+        """Narrow the published bounds, with further unpublished views."""
         views = dict.fromkeys(table.view for table in counts.tables)
         for one in list(views):
             for other in list(views):

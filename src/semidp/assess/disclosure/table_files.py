@@ -3,7 +3,7 @@
 A file is *long* (a column for each feature, then one of counts; one row per cell) or *crossed* (its
 first header holds two features, as ``ward\\diagnosis``; the other headers are levels of the
 second). A level that is the word for totals stands for all levels. Cells that a file does not list
-are not known.
+are unknown.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -87,7 +87,7 @@ def read_counts(
     features: Iterable[Feature] = (),
     zeros: Iterable[StructuralZero] = (),
 ) -> PublishedCounts:
-    """Return what published tables say together.
+    """Return the combined information of published tables.
 
     Parameters
     ----------
@@ -284,7 +284,7 @@ def _sum_rows(file: TableFile, schema: Schema, *, once: bool) -> Table:
 
 
 def read_record_file(path: Path) -> TableFile:
-    """Return a CSV file of records, one a row, or with a column ``count``."""
+    """Return a CSV file of records, one per row, or with a column ``count``."""
     header, body = read_csv(path)
     if COUNT in header:
         return read_file(path, COUNT)

@@ -1,16 +1,16 @@
-"""Integer fits: by thresholds and flows, one margin and two exactly, more by flows inside flows; of
-large tables in linear time, by rounding; and as integer programs.
+"""Integer fits: by thresholds for one margin and flows for two, both exactly; by flows inside flows
+for more; of large tables in linear time, by rounding; and as integer programs.
 
 A flow carries records from rows to columns, and a cell's next record costs more than its last, so a
 table is optimal when no cycle of single records improves it. Cells are a list with a row and a
 column each: groups may have any size.
 
-For two or more margins that share nothing but a common part, the real-valued fit is rounded, its
-levels are moved until the rounded table nearly has the totals, and single records move between
-cells until it has them exactly. Programs are for margins that do not nest into flows, and a proof
-for small tables: each record that a cell may gain or lose near the real-valued fit is a variable of
-its own, with its own cost. SciPy's HiGHS solves the program within limits; what it cannot settle is
-left to the caller.
+For two or more margins that overlap only in a common part, the real-valued fit is rounded, its
+levels are adjusted until the rounded table nearly has the totals, and single records move between
+cells until it has them exactly. Programs are for margins that do not nest into flows, and for
+proofs of small tables: each record that a cell may gain or lose near the real-valued fit is a
+variable of its own, with its own cost. SciPy's HiGHS solves the program within limits; the caller
+handles what it cannot settle.
 """
 
 import math
@@ -231,7 +231,7 @@ class Flow:
         return (answer, gain, True) if gain > 0 else (table, 0, safe <= limit)
 
     def anywhere(self, lifted: Floats) -> Counts:
-        """Return some table that meets the sums: cheap, if not the cheapest."""
+        """Return some table that meets the sums: cheap, though perhaps not the cheapest."""
         nearest = np.clip(np.rint(lifted), 0, self._most())
         centre = nearest.astype(np.int64)
         arcs, low = self._steps(centre, FARTHEST)
@@ -367,7 +367,7 @@ def fit_nested(problem: Problem, target: Floats, progress: Progress = silent) ->
     does not work.
 
     The joint counts of the first two margins are a flow; with them fixed, so are those of the first
-    three, and so on. Each step is feasible where the margins are decomposable and no cell is
+    three, and so on. Each step is feasible if the margins are decomposable and no cell is
     declared impossible.
 
     >>> from semidp.promise.schema.margins import Grid
@@ -462,8 +462,8 @@ PLACES_A_RECORD = 16  # places looked at for each of these moves
 
 
 def roundable(problem: Problem) -> bool:
-    """Whether a rounded table can be repaired: margins are disjoint but for a common part, totals
-    are few, and no cell is closed.
+    """Whether a rounded table can be repaired: margins are disjoint except for a common part,
+    totals are few, and no cell is closed.
 
     >>> from semidp.publish.fitting.real import pose
     >>> from semidp.promise.schema.margins import Grid
@@ -637,8 +637,8 @@ class _Repair:
             self.counts[np.unravel_index(chosen, self.counts.shape)] += sign
 
     def move(self, total: Totals, donor: int, receiver: int, records: int, places: int) -> None:
-        """Move records, at most one from each table cell, between two cells of a margin where that
-        costs least.
+        """Move records, at most one from each table cell, between two cells of a margin at the
+        least cost.
 
         A place says where a cell lies along all features but those of this margin. About so many
         are looked at, and some for each record. If a place has several cells, the cheapest give
@@ -732,8 +732,8 @@ def prove(
     deadline: float,
     progress: Progress = silent,
 ) -> tuple[Counts | None, bool]:
-    """Return the best table that integer programs find, and whether it is optimal; `known` where
-    they find no better one.
+    """Return the best table that integer programs find, and whether it is optimal; `known` if they
+    find no better one.
 
     One program is solved for each cell of what all margins share. None means that there is one for
     which no table was found.
@@ -845,8 +845,8 @@ class _IntegerProgram:
     def cheapest(
         self, costs: Floats, most: float, matrix: Any, wanted: Floats, gap: float
     ) -> tuple[Floats | None, bool]:
-        """Return whole numbers up to `most` that cost least and meet the sums, telling `progress`
-        how long it takes.
+        """Return whole numbers up to `most` that cost least and meet the sums, reporting to
+        `progress`.
         """
         from scipy.optimize import Bounds, LinearConstraint, milp
 

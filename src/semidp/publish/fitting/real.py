@@ -1,9 +1,9 @@
 """The fitting problem as arrays, and its real-valued fit: the projection onto the nonnegative
 tables with given totals.
 
-Margins are `Totals` of a `Grid`: one array a margin, with an axis for each feature that it names.
+Margins are `Totals` of a `Grid`: one array per margin, with an axis for each feature that it names.
 Nothing here knows what a schema or a release is. The distance of the projection is the lower bound
-that integer fits are held against, and its multipliers are where they start.
+for integer fits, which start from its multipliers.
 """
 
 import bisect
@@ -45,7 +45,7 @@ WORD_BITS = 58  # what integer costs may use of a word: five bits are left for s
 
 
 class Infeasible(InputError):
-    """No nonnegative table has the totals that were given.
+    """No nonnegative table has the given totals.
 
     >>> pose(Grid.flat((2,)), np.zeros(2), [Totals((0,), np.array([-1]))])
     Traceback (most recent call last):
@@ -63,7 +63,7 @@ class Infeasible(InputError):
 class Problem:
     """Find the table closest to `noisy` that is zero outside `allowed` and has all `totals`.
 
-    A margin cell holds an allowed cell if and only if its total is positive: `pose` sees to that.
+    A margin cell holds an allowed cell if and only if its total is positive: `pose` ensures this.
     """
 
     grid: Grid
@@ -136,7 +136,7 @@ class Problem:
 
     @cached_property
     def slabs(self) -> "list[Block]":
-        """Blocks of the table that follow each other in memory and fit a processor's cache."""
+        """Contiguous blocks of the table that fit a processor's cache."""
         shape = self.grid.shape
         inner = [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
         # the first feature whose leaves hold few enough cells each
@@ -343,8 +343,8 @@ def pose(
     Raises
     ------
     Infeasible
-        Where a total is negative, two margins contradict each other in what they share, or a
-        positive total has no cell left that could hold it.
+        If a total is negative, two margins contradict each other where they overlap, or a
+        positive total has no cell left.
 
     Examples
     --------
@@ -421,11 +421,11 @@ def project(problem: Problem, deadline: float = math.inf, progress: Progress = s
     Parameters
     ----------
     problem
-        What to fit.
+        The problem.
     deadline
-        The `time.monotonic()` at which to stop and return what there is.
+        The `time.monotonic()` at which to stop and return the current fit.
     progress
-        Told of each step.
+        Called at each step.
 
     Examples
     --------

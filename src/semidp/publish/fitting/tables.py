@@ -1,7 +1,7 @@
 """Fit of one table: the nonnegative table of whole numbers with given margins that is
 closest to a noisy one.
 
-`fit_table` is post-processing: it sees noisy values and public totals, never confidential counts.
+`fit_table` sees noisy values and public totals, never confidential counts.
 """
 
 import math
@@ -61,7 +61,7 @@ class Fit:
     loss
         The sum of squared differences from the noisy values.
     bound
-        A loss that no nonnegative table with these margins undercuts, whole numbers or not.
+        A lower bound on the loss of every nonnegative table with these margins, integer or not.
     method
         How it was found: ``thresholds``, ``flow``, ``nested flows``, ``rounding``,
         ``integer program`` or ``projection``.
@@ -113,10 +113,10 @@ def fit_table(
     It minimizes Σ (x - y)² over whole numbers x ≥ 0 with the published margins. Up to two margins
     (one total, rows, rows and columns, two joint margins that share features) it is a flow and the
     answer is exact. Three and more margins are fitted by nested flows and moves that keep improving
-    it; in large tables, where the margins share no more than a common part, by rounding the real-
-    valued fit, and the note says how far from the closest table that may be. Margins that do not
-    nest (all two-way margins of three features) are fitted by an integer program, and where that
-    finds nothing in time the real-valued table is returned and its note says so.
+    it; in large tables whose margins overlap only in a common part, by rounding the real-valued
+    fit, and the note says how far from the closest table that may be. Margins that do not
+    nest (all two-way margins of three features) are fitted by an integer program; if that finds
+    nothing in time, the real-valued table is returned with a note.
 
     Parameters
     ----------
@@ -127,16 +127,16 @@ def fit_table(
         The schema of the released table, with the margins that constrain it and their public
         totals.
     time_limit
-        Seconds after which no further improvement is started.
+        Seconds after which no further improvement starts.
     progress
         Told what is going on.
 
     Raises
     ------
     Infeasible
-        Where no table has the published totals.
+        If no table has the published totals.
     InputError
-        Where the values do not fit the schema.
+        If the values do not fit the schema.
 
     Examples
     --------
@@ -192,7 +192,7 @@ def fit_totals(
     totals
         One margin or more, none of which contains another.
     possible
-        The cells that may be filled; all unless said.
+        The cells that may be filled (default: all).
 
     Raises
     ------
@@ -223,8 +223,8 @@ def fit_alike(
     """Return the fits of many tables of one grid at once. Each has totals of the same two margins;
     see `fit_totals`.
 
-    The tables are the cells of one feature more, which every margin names: what margins share takes
-    a problem apart.
+    The tables are the levels of one more feature, which every margin names: a common part divides a
+    problem into separate ones.
 
     Raises
     ------
@@ -425,15 +425,15 @@ def balance_members(counts: Counts, estimate: Floats, least: int, targets: Float
     """Exchange units of different sizes between places, until the members of each place are near
     the estimates.
 
-    Whole numbers of units by place and size that are nearest cell by cell may be far off in the
-    members of a place: what is not negative adds up to too much. Two places that exchange a unit of
-    one size for a unit of another keep their numbers of units, and units of each size stay. An
-    exchange is made where the squared distance of members and of units together falls.
+    Whole numbers of units by place and size that are nearest cell by cell may have large errors in
+    the members of a place: nonnegative counts add up to too much. Two places that exchange a unit
+    of one size for a unit of another keep their numbers of units, and units of each size stay. An
+    exchange is made if it lowers the total squared distance of members and units.
 
     Parameters
     ----------
     counts, estimate
-        Units by place and size, a row a place: whole numbers, and the estimates that they were
+        Units by place and size, one row per place: whole numbers, and the estimates that they were
         fitted to. Between them may be other features, over which units are exchanged one by one.
     least
         The least size.

@@ -1,1 +1,3 @@
-"""How results leave: files and folders that appear whole, columns of published tables, plots."""
+"""Output of results: files and folders that appear only when complete, columns of published tables,
+plots.
+"""

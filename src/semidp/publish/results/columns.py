@@ -1,9 +1,9 @@
-"""What is published as files of columns: CSV, or Parquet if there are many rows; as data frames;
-and described.
+"""Published files of columns (CSV, or Parquet if there are many rows), data frames, and their
+description.
 
 Every row has labels (of a nested feature the whole path), then numbers that read back the same.
-Columns of labels are given by what repeats, never row by row. Parquet is written and read by DuckDB
-in this process. The description of what the columns mean is for machines: CSV on the Web, a
+Columns of labels are given by their repeating pattern, never row by row. DuckDB writes and reads
+Parquet in this process. The description of the columns is machine-readable: CSV on the Web, a
 vocabulary of the W3C.
 """
 
@@ -57,8 +57,8 @@ _READERS = {
 
 @frozen(eq=False)
 class Labels:
-    """A column of labels: each holds for `stride` rows, and after the last the first comes again;
-    or by their codes.
+    """A column of labels, given by codes or cyclically: each holds for `stride` rows, and the first
+    follows the last.
 
     >>> Labels(("f", "m"), 2).column(6).tolist()
     ['f', 'f', 'm', 'm', 'f', 'f']
@@ -90,7 +90,7 @@ def _row_type(rows: int) -> type[np.int32] | type[np.int64]:
 def write_parquet(
     path: Path, labels: Mapping[str, Labels], columns: Mapping[str, NDArray[Any]]
 ) -> None:
-    """Write columns of labels, and of as many numbers each, to a Parquet file that is not there.
+    """Write columns of labels and of as many numbers to a new Parquet file.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -148,7 +148,7 @@ class ParquetFiles:
         return connection
 
     def names(self, path: Path) -> list[str]:
-        """Return what the columns of a file are called, in their order; a `ValueError` if it is no
+        """Return the names of the columns of a file, in order; a `ValueError` if it is not a
         Parquet file.
         """
         return self._answer(lambda connection: list(_kinds(connection, _source(path))))
@@ -156,7 +156,7 @@ class ParquetFiles:
     def numbers(self, path: Path, names: Sequence[str] | None = None) -> dict[str, NDArray[Any]]:
         """Return columns of numbers of a file, all unless named, in the order of its rows.
 
-        A `ValueError` if it is no Parquet file, or a number is missing.
+        A `ValueError` if it is not a Parquet file, or a number is missing.
         """
         return self._answer(lambda connection: _numbers_from(connection, _source(path), names))
 
@@ -189,7 +189,7 @@ def different_column(
     path
         The file.
     labels, columns
-        What it should hold.
+        The expected content.
 
     >>> import tempfile
     >>> sexes, counts = {"sex": Labels(("f", "m"), 1)}, {"count": np.array([3, 4])}
@@ -230,7 +230,7 @@ def read_numbers(path: Path) -> NDArray[Any]:
 
 
 class DamagedColumns(SemidpError, ValueError):
-    """A file is no Parquet file of numbers."""
+    """A file is not a Parquet file of numbers."""
 
 
 def _copy(
@@ -423,16 +423,16 @@ def form_named(value: str) -> Form:
 
 @frozen(eq=False)
 class Columns:
-    """What a file holds: columns of labels, then columns of numbers.
+    """The content of a file: columns of labels, then columns of numbers.
 
     Parameters
     ----------
     labels, numbers
         The columns by their names.
     meanings
-        What columns mean that only one statistic has, for the description of the file.
+        The meaning of columns of a single statistic, for the description of the file.
     key
-        The columns that tell rows apart (default: the labels).
+        The columns that identify rows (default: the labels).
 
     Examples
     --------
@@ -495,7 +495,7 @@ class Columns:
         return len(next(iter(self.numbers.values())))
 
     def lists(self, rows: int | None = None) -> list[list[Any]]:
-        """Return the columns as lists, all rows or the first; an end that is open is missing,
+        """Return the columns as lists, all rows or the first ones; an open end is missing,
         NaN.
         """
         many = self.rows if rows is None else min(rows, self.rows)
@@ -508,11 +508,11 @@ class Columns:
         return lists
 
     def form(self, asked: Form | None = None) -> Form:
-        """Return how they are written: as asked for, else Parquet from a million rows."""
+        """Return the format: as requested, else Parquet from a million rows on."""
         return choose_form(self.header, self.rows, asked)
 
     def write(self, path: Path, progress: Progress = silent) -> None:
-        """Write them to a file that is not there: Parquet or CSV by its name."""
+        """Write them to a new file, Parquet or CSV by its name."""
         if path.suffix == f".{Form.parquet}":
             progress(f"writing {path.name}", 0, None)
             write_parquet(path, self.labels, self.numbers)
@@ -547,8 +547,8 @@ def choose_form(names: Sequence[str], rows: int, asked: Form | None = None) -> F
     """Return the form of a file of `rows` rows: the one asked for, else Parquet from a million
     rows.
 
-    Names of columns that differ in nothing but capitals are refused in Parquet files, where not
-    every reader tells them apart.
+    Names of columns that differ only in case are refused in Parquet files, because some readers
+    do not distinguish them.
 
     >>> choose_form(["sex", "count"], 2)
     <Form.csv: 'csv'>
@@ -661,7 +661,7 @@ class PublishedColumns(DataFrames):
 
 
 def import_optional(name: str) -> Any:
-    """Import a package of data frames, or say that it is not installed."""
+    """Import a data frame package, or report that it is not installed."""
     import importlib
 
     try:
@@ -676,9 +676,9 @@ def csvw(title: str, files: Mapping[str, Columns]) -> bytes | None:
     Parameters
     ----------
     title
-        What the release is about.
+        The title of the release.
     files
-        What every file holds, by its name.
+        The content of every file, by its name.
     """
     tables = []
     for name, content in files.items():
@@ -778,7 +778,7 @@ class StoredFiles(Mapping[str, bytes]):
     def numbers(self, name: str, labels: int) -> dict[str, NDArray[Any]]:
         """Numeric columns of the CSV or Parquet file `name`; its first `labels` columns are labels.
 
-        A column of a CSV file is of whole numbers where every number in it is written as one.
+        A column of a CSV file holds integers if every number in it is written as one.
         """
         file = f"{name}.{Form.parquet}"
         if file in self.names:

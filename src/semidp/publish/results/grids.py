@@ -1,5 +1,5 @@
-"""Published counts laid out as a table for people: which feature goes across, what each cell says,
-how dark it is.
+"""Published counts laid out as a table for readers: which feature goes across, the text and the
+shade of each cell.
 
 A table with a nested feature is cut into one table for each of its coarsest nodes, with subtotals.
 """
@@ -34,8 +34,8 @@ class Cell:
     """One published count with the standard error of its estimate, as text; `shade` runs from 0 to
     1.
 
-    It is `faint` where the count is smaller than the half-width of its 95% interval: mostly noise.
-    It is `exact` where the estimate has no error.
+    It is `faint` if the count is smaller than the half-width of its 95% interval: mostly noise. It
+    is `exact` if the estimate has no error.
     """
 
     count: str
@@ -47,7 +47,7 @@ class Cell:
 
 @frozen
 class Total:
-    """A sum of published counts as text; `exact` where the exact totals say it."""
+    """A sum of published counts as text; `exact` if it follows from the exact totals."""
 
     count: str
     exact: bool
@@ -58,7 +58,7 @@ class Row:
     """One line of the table: the levels that start here, each with the number of lines it spans,
     the cells, their sum.
 
-    A block of lines ends with the sums of its columns as `subtotals`, none where a block is a line.
+    A block of lines ends with the sums of its columns as `subtotals`, unless it has a single line.
     """
 
     heads: tuple[tuple[str, int], ...]
@@ -72,7 +72,7 @@ class CellGrid:
     """A table of published counts: the features down the side, one feature across (or none), the
     lines, their sums.
 
-    The last of `totals` is that of the whole table where a feature runs across.
+    The last of `totals` is that of the whole table if a feature runs across.
     """
 
     side: tuple[str, ...]
@@ -84,10 +84,10 @@ class CellGrid:
 
 @frozen
 class Branch:
-    """What lies below one of the coarsest nodes: its name, its subtotal, and its table.
+    """The content below one of the coarsest nodes: its name, its subtotal, and its table.
 
-    A table that is too large for a page gives way to the names and totals of the nodes at the next
-    depth, the first of them where they are many; `unlisted` counts those that are left out.
+    A table that is too large for a page is replaced by the names and totals of the nodes at the
+    next depth, or the first of them if they are many; `unlisted` counts those left out.
     """
 
     name: str
@@ -212,7 +212,7 @@ def faint_cells(table: PublishedTable) -> NDArray[np.bool_]:
 
 
 def edge_cells(table: PublishedTable) -> NDArray[np.bool_]:
-    """Return the cells whose count is the half-width of its interval but for rounding."""
+    """Return the cells whose count is the half-width of its interval up to rounding."""
     return np.asarray(np.abs(table.counts - _half_widths(table)) < 1e-5)
 
 
@@ -330,7 +330,7 @@ LISTED_ROWS = 1000
 
 @frozen(kw_only=True)
 class PageCells:
-    """The counts of a table as a page shows them: as numbers, folded by parent, as shades, or only
+    """The counts of a table as a page shows them: numbers, folded by parent, a heat map, or only
     the file.
 
     Parameters
@@ -342,7 +342,7 @@ class PageCells:
     top
         The coarsest depth, by which `branches` are cut.
     caption
-        How far the counts may be off.
+        The errors of the counts.
     cells
         The number of cells.
     file, link
@@ -362,19 +362,19 @@ class PageCells:
 
 @frozen(kw_only=True)
 class Section:
-    """A part of the report under a heading of its own; what is left out is not shown.
+    """A section of the report with its own heading; empty parts are not shown.
 
     Parameters
     ----------
     heading, paragraphs
-        What it is about.
+        Its heading and text.
     cells
         The counts of the table that it is about.
     figure, figure_label, caption
-        A matplotlib figure, what it is called for those who do not see it (the heading unless
-        given), and its caption.
+        A matplotlib figure, its alternative text (default: the heading), and its
+        caption.
     columns, rows, names
-        A list as texts, of which the first `names` columns are words.
+        A list as texts, whose first `names` columns are words.
     empty
         Groups that hold no record.
     tables
@@ -396,14 +396,14 @@ class Section:
 
 @frozen
 class Details:
-    """How something was measured, for specialists.
+    """How a result was measured, for specialists.
 
     Parameters
     ----------
     what
-        What was measured: the mechanism of `what`.
+        The subject: the mechanism of `what`.
     how
-        With what noise, after the name of the mechanism.
+        Its noise, after the name of the mechanism.
     further
         Further facts, each with its name.
     """
@@ -472,7 +472,7 @@ def counts_sections(
 
 
 def errors_caption(table: PublishedTable, absent: bool, shown: bool) -> str:
-    """Say how far the estimates may be off; `shown` says that each error stands below its count."""
+    """Describe the errors of the estimates; `shown` means that each error is below its count."""
     if absent:
         return (
             "Published counts, which follow from the exact totals: there is no noise and no error."

@@ -1,5 +1,5 @@
-"""Outlines of places from a GeoJSON or TopoJSON file, and which of them the labels of a table
-name.
+"""Outlines of places from a GeoJSON or TopoJSON file, matched with the labels of a
+table.
 """
 
 import math
@@ -104,7 +104,7 @@ class PlaceMap:
 
     @classmethod
     def from_json(cls, document: Any, key: str | None = None) -> "PlaceMap":
-        """Read GeoJSON or TopoJSON; ValueError where it is neither.
+        """Read GeoJSON or TopoJSON; ValueError if it is neither.
 
         >>> arcs = [[[0, 0], [1, 0], [0, 1], [-1, -1]]]
         >>> shape = {"type": "Polygon", "arcs": [[0]], "properties": {"name": "a"}}
@@ -124,7 +124,7 @@ class PlaceMap:
 
     @classmethod
     def read(cls, path: Path, key: str | None = None) -> "PlaceMap":
-        """Read a file of outlines; refuse one that holds none, or none with the property."""
+        """Read a file of outlines; refuse one without outlines, or without the property."""
         try:
             if path.stat().st_size > _LARGEST:
                 raise InputError(f"the map {path} is too large: simplify its outlines")

@@ -1,7 +1,7 @@
 """A published table of counts: whole numbers, estimates, standard errors and intervals, one number
 per cell.
 
-However a table was measured, this is what is published of it. What measured it is in
+Every table is published in this form, however it was measured. Measuring is in
 `statistics.tables`.
 """
 
@@ -32,7 +32,7 @@ _SLACK = 1e-3  # of the last digit, which is more than a rounding error
 
 
 class FitKind(StrEnum):
-    """Numbers that are published: whole numbers that add up, or the measurement itself.
+    """The published numbers: whole numbers that add up, or the measurement itself.
 
     >>> FitKind("none")
     <FitKind.none: 'none'>
@@ -44,7 +44,7 @@ class FitKind(StrEnum):
 
 @frozen
 class Fitted:
-    """How the published table was made from the measurement: post-processing of public values
+    """How the published table was made from the measurement, from public values
     only.
     """
 
@@ -88,25 +88,25 @@ class PublishedTable(PublishedColumns):
     Parameters
     ----------
     name, schema
-        What it is called, its features and levels.
+        Its name, and its features and levels.
     counts
-        What is published: whole numbers, unless the plan asked for others or none exist, as
-        `fitted` says.
+        The published counts: whole numbers, unless the plan asked for others or none exist,
+        as `fitted` says.
     estimate
-        The unbiased estimate, a real number a cell.
+        The unbiased estimate, one real number per cell.
     standard_errors
         Of the estimate, cell by cell, from the noise alone. They do not belong to the fitted
         counts.
     fitted
         How the counts were made from the measurement.
     half_widths
-        How far the estimate is off at most in 95% of all draws, cell by cell, from the law of the
-        noise; None for tables of a million cells and more.
+        Half-widths of the 95% intervals of the estimate, cell by cell, from the noise distribution;
+        None for tables of a million cells and more.
     order
-        The positions of the features in the order that they were asked for, in which the table is
-        shown and written; that of the schema if left out.
+        The positions of the features in the requested order, in which the table is shown and
+        written (default: that of the schema).
     counted
-        The kind of record that it counts, where the data hold several.
+        The kind of record that it counts, if the data hold several.
 
     Examples
     --------
@@ -181,7 +181,7 @@ class PublishedTable(PublishedColumns):
         )
 
     def keeps(self, dataspace: Dataspace) -> bool:
-        """Whether the published whole numbers, none of them negative, have every exact total."""
+        """Whether the published nonnegative whole numbers have every exact total."""
         return _has_exact_totals(self.schema, self.counts, dataspace.for_kind(self.counted))
 
     def columns(self) -> Columns:
@@ -199,7 +199,7 @@ class PublishedTable(PublishedColumns):
         return Columns.of_cells(shown.schema, {**named, "count": shown.counts}, TABLE_MEANINGS)
 
     def plot(self, axes: Any = None) -> Any:
-        """Draw the counts as shades, on matplotlib axes if given; return the figure."""
+        """Draw the counts as a heat map, on matplotlib axes if given; return the figure."""
         shown = self.as_asked()
         return heatmap(shown.schema, shown.counts, axes)
 
@@ -248,9 +248,9 @@ def interval_ends(
     """Return the ends of intervals, rounded outward to six digits after the point.
 
     Coarse noise puts much of its probability on the ends themselves, which must not be missed by a
-    rounding error. An end that lies on such a digit but for a rounding error (a thousandth of it)
-    is that digit: the same ends come out whatever the order of additions, and no count, which is a
-    whole number, lies between.
+    rounding error. An end that lies on such a digit up to a rounding error (a thousandth of it) is
+    that digit: the result does not depend on the order of additions, and no integer count lies in
+    between.
 
     >>> [end.tolist() for end in interval_ends(np.array([2 / 3]), np.array([1 / 3]))]
     [[0.333333], [1.0]]
@@ -341,12 +341,12 @@ def _has_exact_totals(schema: Schema, counts: NDArray[Any], dataspace: Dataspace
 
 @frozen(eq=False)
 class FittedTable:
-    """A published table next to what it was fitted to.
+    """A published table, with what it was fitted to.
 
     Parameters
     ----------
     table, measure
-        The table, and what was fitted: noisy counts, or estimates.
+        The table, and what it was fitted to: noisy counts, or estimates.
     field
         Where release.json states its fit.
     """
@@ -357,7 +357,7 @@ class FittedTable:
 
 
 def file_stem(features: Iterable[str]) -> str:
-    """Return features joined as the name of files, without what no file may be called."""
+    """Return features joined to a file name, without characters that file names may not have."""
     name = re.sub(r"[/\\\0]", "_", "-".join(features))
     # A feature may begin with a dot, and the name of a file may not.
     return f"_{name[1:]}" if name.startswith(".") else name
@@ -376,7 +376,7 @@ class ExactTotals:
     kind
         The kind of records that are counted.
     stem
-        What its file is called, without the ending.
+        The name of its file, without the ending.
     table
         The counts.
     """
@@ -387,13 +387,13 @@ class ExactTotals:
 
     @property
     def title(self) -> str:
-        """What it counts, by its features."""
+        """Its title, by its features."""
         features = " × ".join(self.table.schema.names)
         return f"units by {features}" if self.kind == UNIT else features
 
     @property
     def counted(self) -> str:
-        """What the column of counts is called for readers."""
+        """The heading of the column of counts."""
         return _COUNTS.get(self.kind, "count")
 
     def columns(self) -> Columns:

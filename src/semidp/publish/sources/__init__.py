@@ -1,7 +1,7 @@
-"""Where records come from: files, data frames and databases, counted where they are.
+"""Sources of records: files, data frames and databases, counted in place.
 
-`opening` is the page to read first: `open_source` and `Source`. `contract` says what a kind of
-source must do, and holds tables of counts; `duck` reads files and data frames, `ibis` databases and
+Read `opening` first: `open_source` and `Source`. `contract` defines the interface of a source,
+and holds tables of counts; `duck` reads files and data frames, `ibis` databases and
 Spark. No error of an engine leaves this folder, because it may quote data: `contract.quietly` and
 `duck.read_or_explain` replace it.
 """

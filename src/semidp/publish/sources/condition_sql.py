@@ -1,10 +1,10 @@
-"""What conditions and aggregates mean, and how each engine is told in its SQL.
+"""The meaning of conditions and aggregates, and their SQL for each engine.
 
-A column is a number, text, a date or a truth value by what it is compared with, or by what was
-declared; how other records are written decides nothing. If a value does not fit, the run stops.
+A column is a number, text, a date or a truth value by what it is compared with, or by declaration,
+never by the notation of other records. If a value does not fit, the run stops.
 
-Numbers are compared exactly. Their nearest floating-point numbers are compared first. If these
-are equal, the digits are, as text of one length. A floating-point number counts as the shortest
+Numbers are compared exactly. Their nearest floating-point numbers are compared first. If these are
+equal, the digits are compared as text of one length. A floating-point number counts as the shortest
 decimal that names it, and so does text with an exponent.
 """
 
@@ -56,7 +56,7 @@ _NAMES = {NUMBER: "a number", TEXT: "text", DATE: "a date", TRUTH: "true or fals
 
 
 class Dialect:
-    """The SQL of DuckDB, and what another engine says otherwise."""
+    """The SQL of DuckDB, with methods to override for other engines."""
 
     double, whole, string = "DOUBLE", "HUGEINT", "VARCHAR"
     largest = 2**127 - 1
@@ -164,7 +164,7 @@ DIALECTS = {
 
 @frozen
 class Value:
-    """An expression in SQL, and what is known about its value."""
+    """An SQL expression, and the facts known about its value."""
 
     kind: str
     sql: str
@@ -183,7 +183,7 @@ class Value:
 
 
 class ExpressionWriter:
-    """Writes trees in the SQL of an engine, and collects what values of columns must not be.
+    """Writes trees in the SQL of an engine, and collects the conditions that values must meet.
 
     Parameters
     ----------
@@ -192,9 +192,9 @@ class ExpressionWriter:
     stored
         How the data hold each column.
     declared
-        What columns were declared to hold: integer, decimal or text.
+        The declared types of columns: integer, decimal or text.
     place
-        What the expression is called in a message.
+        The name of the expression in messages.
     """
 
     def __init__(

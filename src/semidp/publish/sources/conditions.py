@@ -1,8 +1,8 @@
-"""The language of conditions and aggregates: read once into a tree, which every engine is given in
-its own SQL.
+"""The language of conditions and aggregates: parsed once into a tree, which is written in the SQL
+of each engine.
 
-It is a small part of SQL, in which an expression means the same for a record whatever the other
-records hold. What it means is in `condition_sql`.
+It is a small part of SQL, in which the meaning of an expression for a record does not depend on
+other records. `condition_sql` defines the meaning.
 """
 
 import re
@@ -65,7 +65,7 @@ MOMENT = rf"{_DAY}( [0-9]{{2}}:[0-9]{{2}}:[0-9]{{2}}([.][0-9]{{6}})?)?"
 
 @frozen
 class NamedColumn:
-    """A column of the record, as the data call it."""
+    """A column of the record, by its name in the data."""
 
     name: str
 
@@ -80,7 +80,7 @@ class Constant:
 
 @frozen
 class Call:
-    """An operator, a function or an aggregate, with what it is applied to."""
+    """An operator, a function or an aggregate, with its arguments."""
 
     name: str
     arguments: "tuple[Node, ...]" = ()
@@ -90,7 +90,7 @@ Node = NamedColumn | Constant | Call
 
 
 def read_condition(text: str, columns: Collection[str]) -> Node:
-    """Return the tree of a condition on the columns of a record; refuse what is none.
+    """Return the tree of a condition on the columns of a record; refuse other text.
 
     >>> read_condition("age >= 18 AND region <> 'north'", ["age", "region"]).name
     'and'
@@ -103,7 +103,7 @@ def read_condition(text: str, columns: Collection[str]) -> Node:
 
 
 def read_aggregate(name: str, text: str, columns: Collection[str]) -> Node:
-    """Return the tree of an aggregate over the members of a unit; refuse what is none.
+    """Return the tree of an aggregate over the members of a unit; refuse other text.
 
     Parameters
     ----------
@@ -131,7 +131,7 @@ def walk_nodes(tree: Node) -> Iterator[Node]:
 
 
 def quote_column(name: str) -> str:
-    """Return how a condition names a column.
+    """Return the name of a column as written in a condition.
 
     >>> quote_column("ward"), quote_column("the ward")
     ('ward', '"the ward"')

@@ -1,12 +1,12 @@
-"""What every engine must answer, and the words in which it may fail; what is in memory; what tells
-database addresses from files.
+"""The interface of every engine and its error messages; records in memory; how database addresses
+differ from files.
 
-`Records` is the contract that DuckDB and Ibis fulfil; `Key` and `Measure` say what to group by and
+`Records` is the contract that DuckDB and Ibis fulfill; `Key` and `Measure` say what to group by and
 what to add up. Turning the answer into a `Table` is done once, in the package itself, for all
-engines alike. No text holds the password of an address. In memory are a `Table` as records, what
-can be read only once (streams, relations) as an Arrow table, and counts of many sets of columns at
-once from chunks of coded records: columns with few levels are counted in bundles, whose joint
-counts are summed down to the sets at the end.
+engines alike. No message contains the password of an address. In memory are a `Table` as records,
+data that can be read only once (streams, relations) as an Arrow table, and counts of many sets of
+columns from chunks of coded records: columns with few levels are counted in bundles, whose joint
+counts are summed to the sets at the end.
 """
 
 import contextlib
@@ -57,7 +57,7 @@ class Key:
 
 @frozen
 class Measure:
-    """What one row adds to its group: 1 or its count, times 1 or its quantised outcome."""
+    """The contribution of a row to its group: 1 or its count, times 1 or its quantized outcome."""
 
     count: str | None = None
     outcome: Outcome | None = None
@@ -65,8 +65,8 @@ class Measure:
 
 @frozen(eq=False)
 class CodedColumn:
-    """A column of few distinct values: those, and for each group the position of its own among
-    them.
+    """A column of few distinct values: the values, and for each group the position of its
+    own.
 
     >>> CodedColumn.from_values(["f", None, "f"]).codes
     array([0, 1, 0])
@@ -77,7 +77,7 @@ class CodedColumn:
 
     @classmethod
     def from_values(cls, column: Sequence[Any]) -> "CodedColumn":
-        """Return a column that holds a value a group."""
+        """Return a column with one value per group."""
         code_of: dict[Any, int] = {}
         codes = [code_of.setdefault(value, len(code_of)) for value in column]
         return cls(list(code_of), np.array(codes, dtype=np.intp))
@@ -85,8 +85,8 @@ class CodedColumn:
 
 @frozen(eq=False)
 class CodedGroups:
-    """What an engine found: each key's column, what the records of each group add up to, and the
-    worst fault.
+    """The answer of an engine: each key's column, the total of each group, and its worst
+    fault.
     """
 
     keys: tuple[CodedColumn, ...]
@@ -95,7 +95,7 @@ class CodedGroups:
 
     @classmethod
     def from_columns(cls, columns: Sequence[Sequence[Any]]) -> "CodedGroups":
-        """Return groups that are given value by value: the keys, the totals, the fault of each."""
+        """Return groups from lists of keys, totals and faults."""
         *keys, totals, faults = columns
         return cls(
             tuple(map(CodedColumn.from_values, keys)),
@@ -105,7 +105,7 @@ class CodedGroups:
 
 
 def whole_totals(totals: Sequence[Any]) -> NDArray[np.int64]:
-    """Return totals as whole numbers of 64 bits; refuse larger ones, which an engine may give as
+    """Return totals as 64-bit integers; refuse larger ones, which an engine may give as
     missing.
 
     >>> whole_totals([3, 2**70])
@@ -134,7 +134,7 @@ class Coded:
 
 
 class Records(ABC):
-    """The records of one source, after its WHERE: what an engine must answer."""
+    """The records of one source, after its WHERE: the interface of an engine."""
 
     columns: Mapping[str, bool]
     """Every column's name, and whether its values can be read as numbers."""
@@ -163,15 +163,15 @@ class Records(ABC):
         """Return the records of which each of these columns holds one of its values, as `grouped`
         returns them.
 
-        They are to be read before `only` is called again, and while these are open; to close them
-        is not needed.
+        They must be read before `only` is called again, and while these are open; they need not be
+        closed.
         """
 
     def grouped_sets(
         self, sets: Sequence[Sequence[Key]], measure: Measure, limits: Sequence[int]
     ) -> Iterator[CodedGroups]:
         """Yield what `grouped` returns for each of several sets of keys, from as few readings as
-        the engine can.
+        possible.
 
         Where there are more groups than the limits allow together, at least one set has more than
         its own.
@@ -222,8 +222,8 @@ class Records(ABC):
         """Return records of these columns (all by default) that stay as they are now: one snapshot
         for every answer.
 
-        They are to be closed instead of the ones that they were made from; these, where they cannot
-        change.
+        Close them instead of the originals. If the originals cannot change, they are returned
+        themselves.
         """
         return self
 
@@ -236,11 +236,11 @@ class Records(ABC):
         return None
 
     def close(self) -> None:  # noqa: B027 - what is in memory has nothing to close
-        """Let go of the file or connection."""
+        """Close the file or connection."""
 
 
 def batches(sets: Sequence[Sequence[Key]]) -> Iterator[list[int]]:
-    """Yield the numbers of sets that are grouped by in one query: few, and of few keys.
+    """Yield the numbers of sets to group by in one query: few sets, with few keys.
 
     >>> list(batches([[Key("a"), Key("b")]] * 30))[1]
     [24, 25, 26, 27, 28, 29]
@@ -289,8 +289,8 @@ def require(columns: Mapping[str, bool], name: str, *, number_for: str | None = 
 def quietly(
     action: Callable[[], Result], failure: SemidpError | Callable[[], SemidpError]
 ) -> Result:
-    """Return what `action` returns, or raise `failure` (built when needed) with no trace of what
-    went wrong inside.
+    """Return what `action` returns, or raise `failure` (built when needed) without any trace of
+    the original error.
 
     The messages of engines and drivers quote data. They are dropped here, not chained: not even the
     exception's context keeps one.
@@ -321,7 +321,7 @@ _HIDDEN = "***"
 
 
 def is_address(data: str) -> bool:
-    """Whether a text is meant as a database address, well formed or not, and not as a file.
+    """Whether a text is meant as a database address, well formed or not, rather than a file.
 
     >>> [is_address(data) for data in ("postgres://me@host/db", "postgres:/me:x@host/db", "p.csv")]
     [True, True, False]
@@ -422,7 +422,8 @@ def without_mixtures(data: Any) -> tuple[Any, list[str]]:
     """Return a mapping of columns, or a pandas frame, with columns of values of several types as
     text, value by value; and their names.
 
-    Else NumPy or DuckDB chooses a type for all values, and 1.0 is written otherwise next to "x".
+    Otherwise NumPy or DuckDB chooses a type for all values, and 1.0 is written differently next to
+    "x".
 
     >>> without_mixtures({"x": [1.0, "x", None], "y": [1, 2]})
     ({'x': array(['1', 'x', None], dtype=object), 'y': array([1, 2])}, ['x'])
@@ -460,11 +461,11 @@ def _of_one_type(column: Any) -> tuple[NDArray[Any], bool]:
 
 
 def materialize(data: Any) -> Any:
-    """Return data that can be read again and again: streams, lazy frames and DuckDB relations are
-    read once, here.
+    """Return data that can be read repeatedly: streams, lazy frames and DuckDB relations are read
+    once, here.
 
-    Whatever exports the Arrow C stream interface is taken; data frames and Arrow tables are
-    returned as they are.
+    Anything that exports the Arrow C stream interface is accepted; data frames and Arrow
+    tables are returned unchanged.
     """
     root = type(data).__module__.partition(".")[0]
     if root == "polars" and hasattr(data, "collect"):
@@ -494,7 +495,7 @@ Codes = NDArray[np.intp]
 
 
 class Tabulation:
-    """The counts of sets of columns, a number of records after another.
+    """The counts of sets of columns, accumulated chunk by chunk.
 
     >>> counts = Tabulation((2, 3), [(0, 1), (1,)])
     >>> counts.add([np.array([0, 1, 1]), np.array([2, 2, 0])])
@@ -523,7 +524,7 @@ class Tabulation:
         }
 
     def add(self, columns: Sequence[Codes]) -> None:
-        """Count some records, of which each column gives the code of the level."""
+        """Count some records, given as columns of level codes."""
         for start in range(0, len(columns[0]) if columns else 0, _ROWS):
             part = [column[start : start + _ROWS] for column in columns]
             codes = {}
@@ -544,7 +545,7 @@ class Tabulation:
                     counts[cells] += occurrences
 
     def tables(self) -> list[NDArray[np.int64]]:
-        """Return the counts of each set, an axis a column in its order."""
+        """Return the counts of each set, one axis per column in its order."""
         tables = []
         for columns, joint in zip(self.sets, self._joint, strict=True):
             counts = self._counts[joint].reshape([self.sizes[column] for column in joint])
@@ -579,7 +580,7 @@ def _bundle_columns(sizes: Sequence[int], sets: Sequence[tuple[int, ...]]) -> li
 
 
 def ravel_codes(codes: Sequence[Codes], sizes: Sequence[int], out: Codes | None = None) -> Codes:
-    """Return the flat positions of rows of codes, in an array that is at hand if there is one.
+    """Return the flat positions of rows of codes, reusing an array if there is one.
 
     >>> ravel_codes([np.array([1, 0]), np.array([2, 1])], [2, 3])
     array([5, 1])

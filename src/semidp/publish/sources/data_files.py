@@ -1,9 +1,9 @@
-"""Files on disk: which CSV and Parquet files a name means, their headers, and what keeps one from
-being read; sheets of a workbook; text in the encoding of Windows.
+"""Files on disk: the CSV and Parquet files that a name matches, their headers, and why one cannot
+be read; sheets of a workbook; text in the encoding of Windows.
 
-No message quotes what a file holds. CSV and Parquet files are read in `duck_files`. A sheet (.xlsx,
-needs openpyxl) is read as text as the columns of a CSV file are. Text in the encoding of Windows,
-which DuckDB does not know, is read whole into memory.
+No message quotes the content of a file. CSV and Parquet files are read in `duck_files`. A sheet
+(.xlsx, needs openpyxl) is read as text, like the columns of a CSV file. Text in the encoding of
+Windows, which DuckDB does not know, is read whole into memory.
 """
 
 import codecs
@@ -124,7 +124,7 @@ def _suffix(file: str) -> str:
 
 
 def read_stamp(file: str) -> tuple[int, ...]:
-    """Return what changes when a file is written to or replaced."""
+    """Return a stamp that changes when a file is written to or replaced."""
     with contextlib.suppress(OSError):
         stat = os.stat(file)
         return stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns
@@ -132,10 +132,10 @@ def read_stamp(file: str) -> tuple[int, ...]:
 
 
 def diagnose_csv(file: str) -> str | None:
-    """Say what keeps a CSV file from being read, if that can be seen: its encoding, or its records.
+    """Say why a CSV file cannot be read, if that can be seen: its encoding, or its records.
 
-    At most so many characters are looked at. A data file holds what may be in no message, so
-    neither a value nor the number of a line is said.
+    At most so many characters are examined. The content of a data file may not appear in
+    messages, so neither a value nor a line number is given.
     """
     if _SUFFIXES.get(_suffix(file)) != "CSV" or not os.path.exists(file):
         return None
@@ -196,7 +196,7 @@ _ENCODINGS = {
 
 
 def encoding_names(name: str | None) -> tuple[str, str]:
-    """Return what Python and DuckDB call an encoding."""
+    """Return the names of an encoding in Python and DuckDB."""
     if name is None:
         return _ENCODINGS["utf-8"]
     usual = (

@@ -1,8 +1,8 @@
 """CSV files, Parquet files and data frames, grouped by DuckDB in this process.
 
 Nothing is written: the database is in memory and may not spill to disk. Once its files are named it
-can open no other, load no extension and change no setting. Files are opened in `duck_files`, a
-WHERE is checked in `duck_files`; what the groups mean is decided in `opening`.
+can open no others, load no extension and change no setting. `duck_files` opens files and checks a
+WHERE; `opening` interprets the groups.
 """
 
 import contextlib
@@ -83,8 +83,8 @@ FAILED = (
 class DuckRecords(Records):
     """The records of files or of a data frame, seen through DuckDB.
 
-    Files are read once for every question; that they stayed the same is checked after each, so
-    all answers are about the same records.
+    Files are read once for every question, and checked for changes after each, so all answers
+    are about the same records.
     """
 
     def __init__(
@@ -123,10 +123,10 @@ class DuckRecords(Records):
         frames
             What `frame` returned.
         steps
-            Yields for the connection what is computed from them first, and queries that must find
-            nothing, in turn.
+            Yields, for the connection, statements to run first and queries that must find nothing,
+            in turn.
         queries
-            What is selected then from what was computed; records a query.
+            The final queries; one set of records per query.
         """
         connection = connect()
         opened: list[DuckRecords] = []
@@ -166,8 +166,8 @@ class DuckRecords(Records):
     def group_records(self, keys: Sequence[Key], measure: Measure, limit: int) -> CodedGroups:
         """Group by `keys`; see the contract.
 
-        The records are read once. What they give is kept in memory until every key's distinct
-        values are numbered.
+        The records are read once. The result stays in memory until every key's distinct values
+        are numbered.
         """
         total, fault = self._measure(measure)
         names = [f"k{position}" for position in range(len(keys))]
@@ -195,8 +195,8 @@ class DuckRecords(Records):
     def encode_records(self, keys: Sequence[Key], limits: Sequence[int], most: int) -> Coded | None:
         """Code the values of columns in memory, one after the other; see the contract.
 
-        A value is known by its text, so values are coded alike that are written alike. What
-        does not fit in `most` bytes is not coded.
+        Values are identified by their text, so equal texts get equal codes. Columns that do
+        not fit in `most` bytes are not coded.
         """
         unbinned = [key.column for key in keys if key.edges is None]
         if not all(is_plain(self._types[column]) for column in unbinned):
@@ -554,7 +554,7 @@ def _close(connection: Any) -> None:
 
 
 def confine(connection: Any, files: Sequence[str]) -> None:
-    """Leave the connection these files and nothing else."""
+    """Restrict the connection to these files."""
     allowed: list[str] = []
     for file in files:
         allowed += dict.fromkeys((file, literal(file)))
@@ -579,8 +579,8 @@ def run_query(connection: Any, sql: str, fetch: Callable[[Any], Any] = _fetch_ro
 
 
 def read_or_explain(files: Sequence[str], otherwise: str, action: Callable[[], Result]) -> Result:
-    """Return what `action` reads; where it fails, say which file has what trouble, without a word
-    of what it holds.
+    """Return what `action` reads; if it fails, say which file has what problem, without quoting
+    its content.
     """
 
     def explain_failure() -> DataError:
@@ -594,8 +594,8 @@ def read_or_explain(files: Sequence[str], otherwise: str, action: Callable[[], R
 
 
 def selected_columns(readings: Sequence[ColumnReading], names: Sequence[str]) -> str:
-    """Return what is selected so that columns are read as declared; refuse a column that is not
-    there.
+    """Return the selection that reads columns as declared; refuse a missing
+    column.
     """
     replaced: list[str] = []
     added: list[str] = []
@@ -631,7 +631,7 @@ def without_codes(relation: str, names: Sequence[str], na: Sequence[str]) -> str
 def refuse_misfits(
     connection: Any, part: ColumnReading, raw: str, read: Callable[[Callable[[], Any]], Any]
 ) -> None:
-    """Refuse values that are not written as was declared: none is quoted."""
+    """Refuse values that are not written as declared; none is quoted."""
     if not part.source_column:
         return
     name = quoted_name(part.source_column)
@@ -660,7 +660,7 @@ def source_columns(connection: Any) -> list[str]:
 
 
 def refuse_like_names(connection: Any, names: Sequence[str], what: str) -> None:
-    """Refuse names that DuckDB changed to tell them apart; it names a column that has none."""
+    """Refuse names that DuckDB changed to distinguish them; it also names unnamed columns."""
     read_names = source_columns(connection)
     unchanged = len(read_names) == len(names)
     if unchanged:
@@ -682,7 +682,7 @@ def literal(file: str) -> str:
 
 
 def is_number(kind: str) -> bool:
-    """Whether a type is one of numbers, or of truth values."""
+    """Whether a type is numeric or boolean."""
     return kind.removeprefix("U").startswith(_NUMBERS) and not _is_list(kind)
 
 
@@ -691,7 +691,7 @@ def _text(kind: str) -> bool:
 
 
 def is_plain(kind: str) -> bool:
-    """Whether the text of a value says which it is."""
+    """Whether the text of a value identifies it."""
     is_day = kind.startswith(_DAYS) and not _is_list(kind)
     return is_number(kind) or _text(kind) or is_day
 

@@ -1,7 +1,7 @@
 """CSV files, Parquet files and folders of them, opened as records in DuckDB; conditions and
 aggregates for DuckDB, as `condition_sql` writes them, checked against the values.
 
-Nothing is guessed of a file: levels are text as it stands.
+Nothing is guessed about a file: levels are text as written.
 """
 
 import re
@@ -85,15 +85,15 @@ def kept_records(
     Parameters
     ----------
     connection
-        A database with the view; closed where the condition is refused.
+        A database with the view; closed if the condition is refused.
     where
         One condition on the record.
     untyped
         Columns without a type, as those of CSV files.
     declared
-        What columns were declared to hold.
+        The declared types of columns.
     files
-        What the view reads.
+        The files that the view reads.
     """
     with closed_on_error(connection):
         stored = stored_kinds(connection, "source", untyped)
@@ -105,8 +105,8 @@ def kept_records(
 
 
 def aggregated_columns(aggregates: Mapping[str, str], columns: Collection[str]) -> list[str]:
-    """Return the columns of members that some aggregates use; refuse a text that is no aggregate of
-    members.
+    """Return the columns of members that some aggregates use; refuse a text that is not an
+    aggregate of members.
 
     Parameters
     ----------
@@ -159,7 +159,7 @@ def written_aggregates(
 
 
 def stored_kinds(connection: Any, relation: str, untyped: Collection[str]) -> dict[str, str]:
-    """Return how a relation holds each of its columns."""
+    """Return the type of each column of a relation."""
     rows = run_query(connection, f"SELECT column_name, column_type FROM (DESCRIBE {relation})")
     kinds = {}
     for name, kind in rows:

@@ -1,9 +1,8 @@
-"""Tables of databases and clusters, grouped where they are through Ibis: connections, conditions in
-the SQL of a database (as `condition_sql` writes them), and queries whose errors quote no data.
+"""Tables of databases and clusters, grouped in place through Ibis: connections, conditions in the
+SQL of a database (as `condition_sql` writes them), and queries whose errors quote no data.
 
-Any Ibis table will do; addresses open one. Everything is pushed down: only groups come back.
-Passwords come from the environment and reach no message. What the groups mean is decided in the
-package, not here.
+Any Ibis table works; addresses open one. Everything is pushed down: only groups come back.
+Passwords come from the environment and appear in no message. `opening` interprets the groups.
 """
 
 import contextlib
@@ -70,7 +69,7 @@ def fetched_columns(query: Any, names: Sequence[str]) -> list[Sequence[Any]]:
 
 
 def connect_to(parts: SplitResult) -> tuple[Any, Callable[[], None]]:
-    """Open the database and say how to close it."""
+    """Open the database, and return how to close it."""
     extra = _EXTRAS.get(parts.scheme, "ibis")
     missing = MissingExtra(
         f"a {parts.scheme}:// address needs more packages: pip install 'semidp[{extra}]'"
@@ -229,8 +228,8 @@ def run_with_timeout(connection: Any, action: Callable[[], Result]) -> Result:
 
 
 def run_quietly(action: Callable[[], Result], failure: SemidpError) -> Result:
-    """Do so quietly, and keep PySpark from logging the text of an error, which may quote data,
-    before it raises it.
+    """Run quietly, and keep PySpark from logging the text of an error, which may quote data,
+    before raising it.
     """
     if "pyspark" not in sys.modules:
         return quietly(action, failure)
@@ -326,7 +325,7 @@ _GROUPING_SETS = ("duckdb", "postgres", "pyspark")  # others read the records on
 
 
 class IbisRecords(Records):
-    """The records of an Ibis table; `steady` where every query sees the same ones, as in one
+    """The records of an Ibis table; `steady` if every query sees the same ones, as in one
     transaction.
     """
 
@@ -480,8 +479,8 @@ class IbisRecords(Records):
     def read_grouping_sets(
         self, keys: Sequence[Key], sets: Sequence[Sequence[int]], measure: Measure, limit: int
     ) -> list[tuple[Any, ...]] | None:
-        """Return one reading of all groups; Ibis has no words for GROUPING SETS, but the keys are
-        its own.
+        """Return one reading of all groups, with its own SQL, because Ibis does not support
+        GROUPING SETS.
         """
         import ibis
 
@@ -527,8 +526,8 @@ class IbisRecords(Records):
         return int(most or 0)
 
     def take_snapshot(self, columns: Sequence[str] | None) -> "IbisRecords":
-        """Return these records where one transaction reads them, else a copy in a temporary table;
-        see the contract.
+        """Return these records if one transaction reads them, else a copy in a temporary table; see
+        the contract.
         """
         if self._steady:
             return self

@@ -1,10 +1,10 @@
-"""Two linked sources: members with the features of their units, and units with what follows from
-their members.
+"""Two linked sources: members with the features of their units, and units with features from their
+members.
 
 Two tables of one database are joined there. Others are joined by DuckDB in this process, from the
-columns that are in use. What contradicts the link (a unit twice, a member of no unit, more members
-than declared) is one sentence, which names nobody and no number. In a database it
-is found by queries that must return nothing, and only counts come back.
+columns that are in use. A contradiction of the link (a repeated unit, a member without a unit, more
+members than declared) is reported in one sentence, without names or numbers. In a database it is
+found by queries that must return nothing, and only counts come back.
 """
 
 import contextlib
@@ -31,7 +31,7 @@ MOST_KINDS = 10_000
 
 @frozen
 class Joining:
-    """How members and units are joined, and what of units follows from their members.
+    """How members and units are joined, and which features of units follow from their members.
 
     Parameters
     ----------
@@ -44,10 +44,10 @@ class Joining:
     aggregates
         Features of units that are computed from their members: the SQL of each, by name.
     quarters
-        A column of units and its values that are no counted units, but group quarters without a
-        bound.
+        A column of units and its values that are group quarters without a bound, not counted
+        units.
     declared, untyped
-        What aggregates take columns of members for, and the columns that have no type of their own.
+        The types of columns of members in aggregates, and the columns without a type of their own.
     """
 
     column: str
@@ -73,7 +73,7 @@ def check_kinds(name: str, values: Sequence[Any]) -> None:
 
 
 class LinkFault(StrEnum):
-    """Sentences for records that contradict the link: they name nobody and no number."""
+    """Sentences for records that contradict the link, without names or numbers."""
 
     missing_member = (
         "the link column {!r} has missing values among the members: every member lies in one unit"
@@ -157,7 +157,7 @@ class LinkedSource:
         return LinkedSource(self.members.only(values), self.units.only(values), self.inherited)
 
     def spark_frame(self) -> None:
-        """Refuse records of Spark: its executors have members and units apart."""
+        """Refuse records of Spark: its executors hold members and units separately."""
         if any(source.spark_frame() is not None for source in (self.members, self.units)):
             raise Refused(
                 "linked members and units are not released part by part on Spark: give files, or"
@@ -178,7 +178,7 @@ class LinkedSource:
 
 @frozen
 class LinkedData:
-    """What is opened as two linked sources: anything that `open_source` takes, for each kind.
+    """Two linked sources to open: anything that `open_source` takes, for each kind.
 
     Parameters
     ----------
@@ -221,7 +221,7 @@ def open_linked(data: LinkedData, joining: Joining, names: Sequence[str]) -> Lin
     data
         Members and units.
     joining
-        How they hang together.
+        How they are joined.
     names
         The columns in use, of either kind.
 
@@ -494,7 +494,7 @@ def joined_tables(
     records
         Members and units, of one connection.
     joining
-        How they hang together; without aggregates.
+        How they are joined, without aggregates.
     of_members, of_units
         The columns in use of each.
     """

@@ -1,7 +1,8 @@
-"""The opening of files, data frames and databases, and tables of counts from them.
+"""Opening files, data frames and databases, and tables of counts from them.
 
-DuckDB reads CSV, Parquet and data frames; any Ibis table or database address is the rest. Both
-answer one contract (`contract.py`); declared levels, bins, nulls and errors are handled once, here.
+DuckDB reads CSV, Parquet and data frames; Ibis reads its own tables and database addresses. Both
+implement one contract (`contract.py`); declared levels, bins, nulls and errors are handled once,
+here.
 """
 
 import glob
@@ -106,7 +107,7 @@ def open_source(
         The table to read at a database address, or the sheet of a workbook; on Spark also the path
         of Parquet files.
     count
-        The column that holds counts, where each row stands for several records.
+        The column of counts, if each row stands for several records.
     where
         A condition that keeps some of the records: comparisons, AND, OR, NOT, IN, BETWEEN, LIKE and
         IS NULL. It means the same in every engine and depends on the record alone. A column that is
@@ -114,25 +115,25 @@ def open_source(
         arithmetic and functions need a declared type (`read_as`).
     id
         The column that names the person. Every person may have one record, and no record may lack
-        one; this is checked now.
+        a person; this is checked on opening.
     most
-        How many records a person may have, where that is not one. Data in which somebody has more
-        are refused, and the number of persons (`Source.persons`) becomes public.
+        How many records a person may have, if more than one. Data in which somebody has more are
+        refused, and the number of persons (`Source.persons`) becomes public.
     hive_partitions
-        Take folders such as ``sex=f/`` for values of a column, where the files lack that column.
+        Read folders such as ``sex=f/`` as values of a column that the files lack.
     allow_empty
         Accept files without any record, which are refused otherwise: they are often the trace of a
         failed copy.
     read_as
         How the values of columns are written: dates by ``"day"``, ``"month"``, ``"quarter"`` or
         ``"year"``; numbers as ``"1.234,5"``, ``"1,234.5"``, ``"1 234,5"``, ``"1'234.5"`` or
-        ``"1234,5"``. Files and data frames alone. ``"integer"``, ``"decimal"`` or ``"text"`` says
-        what a condition takes a column for.
+        ``"1234,5"``. Only for files and data frames. ``"integer"``, ``"decimal"`` or ``"text"``
+        declares the type of a column in conditions.
     encoding
-        Of CSV files: ``"utf-8"`` unless given, ``"latin-1"`` or ``"utf-16"``.
+        The encoding of CSV files: ``"utf-8"`` (default), ``"latin-1"`` or ``"utf-16"``.
     header_rows
-        How many rows of a sheet name its columns: 1 unless given. The names below a merged heading
-        start with it.
+        How many rows of a sheet name its columns (default: 1). Names below a merged heading start
+        with it.
     na
         Codes that stand for a missing value in every column, such as ``["NA", "-9"]``.
 
@@ -186,7 +187,7 @@ def open_source(
 
 
 def one_thread() -> None:
-    """Let every source that this process opens from now on use one thread: one of several that
+    """Make every source that this process opens from now on use one thread, for processes that
     share a machine.
     """
     from semidp.publish.sources import duck
@@ -195,8 +196,8 @@ def one_thread() -> None:
 
 
 def local_paths(data: str, table: str | None = None) -> list[str]:
-    """Return the files and folders of this machine that `open_source` would read, whether or not
-    they hold data.
+    """Return the local files and folders that `open_source` would read, whether or not they hold
+    data.
 
     The file of a database may be read from an address in more than one way; all that exist are
     returned.
@@ -222,8 +223,8 @@ class Source:
     """An open source of records: its columns, levels, grouped counts and sums. Use it in a ``with``
     block.
 
-    `count`, `where`, `id` and `most` are those it was opened with: what they say has been done to
-    its records.
+    `count`, `where`, `id` and `most` were given on opening and are already applied to its
+    records.
 
     >>> from semidp.promise.schema.features import Feature
     >>> from semidp.promise.schema.schema import Schema
@@ -268,11 +269,11 @@ class Source:
     def levels(self, name: str) -> tuple[str, ...]:
         """Return the levels that occur, numbers in numeric order and before text.
 
-        Truth values, or their words in capitals or not, are the pair false and true, whichever of
-        them occur.
+        Truth values, in any case, are the pair false and true, even if only one
+        occurs.
 
-        They are data: use them only for a feature that an invariant publishes, or state the
-        disclosure.
+        Levels are data: use them only for a feature that an invariant publishes, or state
+        the disclosure.
         """
         require(self._records.columns, name)
         # Two beyond the limit: one for missing values, and one that shows that there are too many.
@@ -293,7 +294,7 @@ class Source:
         """Return the levels that occur at nested depths, coarse to fine, in order; as many as there
         are.
 
-        They are data, as levels are, and so is where they lie.
+        They are data, like levels, and so are their positions.
 
         >>> with open_source({"state": ["b", "a", "b"], "county": ["10", "7", "9"]}) as source:
         ...     source.paths(["state", "county"])
@@ -325,7 +326,7 @@ class Source:
     def counts(self, schema: Schema) -> Table:
         """Count the records of each cell of `schema`; other columns are ignored.
 
-        Missing values (unless the feature has a null level), values that are no declared level,
+        Missing values (unless the feature has a null level), values that are not a declared level,
         counts that are not whole, and counts in impossible cells raise `DataError`, which names the
         feature and never a value.
         """
@@ -335,7 +336,7 @@ class Source:
 
     def tables(self, schemas: Sequence[Schema]) -> list[Table]:
         """Count the records over several sets of features, as `counts` does for each, from as few
-        readings as can be.
+        readings as possible.
 
         Local records are coded once and counted here in chunks; a database groups by many sets in
         one query.
@@ -394,7 +395,7 @@ class Source:
         return counts.tables()
 
     def sums(self, schema: Schema, outcome: Outcome) -> NDArray[np.int64]:
-        """Sum the quantised `outcome` over the records of each cell, in steps of its grid.
+        """Sum the quantized `outcome` over the records of each cell, in steps of its grid.
 
         >>> from semidp.promise.schema.features import Feature
         >>> from semidp.promise.schema.schema import Schema
@@ -412,7 +413,7 @@ class Source:
         """Read these columns (all by default) from one snapshot from now on.
 
         Counts and sums of one release must be about the same records. Files are checked for
-        changes, PostgreSQL at an address keeps one transaction open; elsewhere the columns are
+        changes, PostgreSQL at an address keeps one transaction open; for others the columns are
         copied to a temporary table.
 
         >>> with open_source({"sex": ["f", "m"]}) as source:

@@ -1,7 +1,7 @@
 """Readers of confidential values: counts and sums over the features of a schema, whether an outcome
 is binary, and its histogram by groups.
 
-What they return leaves this package only through a mechanism.
+Their values leave this package only through a mechanism.
 """
 
 import math
@@ -21,8 +21,8 @@ from semidp.publish.sources.opening import Source
 
 
 def check_binary(source: Source, column: str) -> None:
-    """Refuse a column that holds anything but zeros and ones (or false and true): it has no
-    proportion of ones.
+    """Refuse a column with values other than zeros and ones (or false and
+    true).
 
     >>> from semidp import open_source
     >>> with open_source({"cured": np.array([0.0, 1.0, 0.5])}) as source:
@@ -75,15 +75,15 @@ _LARGEST_VALUE = 2**57  # noise of any scale that is served, and the fit, find r
 
 
 def conceal(name: str, values: NDArray[np.int64]) -> Confidential[NDArray[np.int64]]:
-    """Return the values of a query as confidential ones. Numbers that leave noise no room are
-    refused, while nothing is charged.
+    """Return the values of a query as confidential ones. Numbers too large for noise to be
+    added are refused, before any charge.
 
     Parameters
     ----------
     name
-        The request that they were read for.
+        The request for which they were read.
     values
-        What was read.
+        The values.
     """
     if values.size and max(-int(values.min()), int(values.max())) >= _LARGEST_VALUE:
         raise InputError(
@@ -96,8 +96,8 @@ def conceal(name: str, values: NDArray[np.int64]) -> Confidential[NDArray[np.int
 class Reader:
     """The confidential counts and sums of a source over any features of a schema.
 
-    Counts come from one joint table where that is small; else those that are wanted together are
-    read together.
+    Counts come from one joint table if that is small; else those needed together are read
+    together.
     """
 
     schema: Schema
@@ -186,7 +186,7 @@ class Reader:
 
 
 def cut_to_available(feature: Feature, name: str, columns: Sequence[str]) -> Feature:
-    """Return a declared feature cut at the depth of a name, or at the next finer one that the data
+    """Return a declared feature cut at a named depth, or at the next finer one that the data
     hold.
     """
     first = feature.names.index(name)

@@ -1,8 +1,8 @@
-"""How the values of a column are written: dates by month, numbers with a decimal comma, whether it
-has some value; and what a condition takes them for.
+"""The notation of the values of a column: dates by month, numbers with a decimal comma, whether it
+has some value; and their type in conditions.
 
-A reading is declared and part of the plan. It becomes an expression of DuckDB; what it does not fit
-is refused.
+A reading is declared and part of the plan. It becomes a DuckDB expression; values that do not fit
+are refused.
 """
 
 import re
@@ -112,17 +112,17 @@ class ColumnReading:
 
     @property
     def adds(self) -> bool:
-        """Whether it adds a column and replaces none."""
+        """Whether it adds a column instead of replacing one."""
         return self.how in (*_VALUES, *_ANSWERS, EVERYONE)
 
     @property
     def keeps_values(self) -> bool:
-        """Whether the values stay as they are, and only a condition asks for it."""
+        """Whether the values stay unchanged, and only conditions use it."""
         return self.how in KINDS
 
     @property
     def kind(self) -> str | None:
-        """What a condition takes the values for; None if nothing says so."""
+        """The type of the values in conditions; None if not declared."""
         written = self._missing[0] if MISSING_AS in self.how else self.how
         if written in KINDS or not written:
             return written or None

@@ -1,5 +1,5 @@
-"""Statistics of those who answered, where who did is private: what is published, what is asked for,
-and how the registry finds them.
+"""Statistics of those who answered, if who answered is private: results, requests, and their entry
+in the registry.
 
 The number who answered in a group and the sum of their values are measured together.
 """
@@ -81,7 +81,7 @@ class AnsweredEstimates:
     answered, answered_errors
         The number who answered, with its standard error.
     values, standard_errors
-        The sum or mean of those who answered. A mean is none where fewer than one are estimated to
+        The sum or mean of those who answered. There is no mean if fewer than one are estimated to
         have answered.
     """
 
@@ -95,7 +95,7 @@ class AnsweredEstimates:
 
 @frozen(eq=False)
 class AnsweredSums(ByBlocks):
-    """Noisy pairs (number who answered, sum of their values) by group, and what follows from them.
+    """Noisy pairs (number who answered, sum of their values) by group, and estimates from them.
 
     Examples
     --------
@@ -504,10 +504,10 @@ class AnsweredRequest(StatisticRequest):
         return answered_space(public, scope.adjacency, self.outcome, self.by, self.budget)
 
     def forecast(self, mechanism: Mechanism, scope: Scope) -> tuple[Forecast, ...]:
-        """Return how far off the numbers who answered, and what is published of them, would be.
+        """Forecast the errors of the numbers who answered, and of their statistics.
 
-        The number who answered is private, so errors of means are foretold for groups that all
-        answer; where one in k do, they are k times that.
+        The number who answered is private, so errors of means are forecast for groups in which
+        all answer; if one in k does, they are k times that.
         """
         space = mechanism.space
         assert isinstance(space, AnsweredSpace)
@@ -555,7 +555,7 @@ class AnsweredRequest(StatisticRequest):
 
 
 def of_answers(request: Request) -> AnsweredRequest | None:
-    """Return a statistic of groups as one of those who answered; None for other requests."""
+    """Return a statistic of groups restricted to those who answered; None for other requests."""
     if not isinstance(request, StatisticRequest) or isinstance(request, AnsweredRequest):
         return None
     return AnsweredRequest(

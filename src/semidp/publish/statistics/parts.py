@@ -1,7 +1,7 @@
 """Parts of a release: a folder of files for each node of a cut, and the work that makes one.
 
-A part is the same whatever the statistic. What is measured and written in it is the work of the
-statistics that are cut: `PartWork`. How works are carried out is in `publish`.
+A part is the same for every statistic. Statistics that are cut measure and write their share of
+it: `PartWork`. `publish` runs this work.
 """
 
 from collections.abc import Mapping, Sequence
@@ -56,7 +56,7 @@ class NoisyCells:
 
 @frozen
 class PartTable:
-    """How one table came out in one part.
+    """The outcome of one table in one part.
 
     Its variance is the sum of all cells' variances.
     """
@@ -75,7 +75,7 @@ class PartTable:
 
     @classmethod
     def from_table(cls, table: PublishedTable) -> "PartTable":
-        """Return what is told of a table."""
+        """Return the outcome of a table."""
         # All of it adds up over parts, so the errors of the whole follow without reading any cell.
         errors = table.standard_errors
         return cls(
@@ -95,7 +95,7 @@ class PartTable:
 
 @frozen
 class Part:
-    """One part of a release: where it is, and what is in it.
+    """One part of a release: its place and its content.
 
     Parameters
     ----------
@@ -106,7 +106,7 @@ class Part:
     files
         Its files, with their digests.
     tables
-        How each table came out.
+        The outcome of each table.
     """
 
     path: tuple[str, ...]
@@ -115,7 +115,7 @@ class Part:
     tables: tuple[PartTable, ...] = field(repr=False)
 
     def find_fit(self, name: str) -> Fitted:
-        """How a table came out, by its name."""
+        """The outcome of a table, by its name."""
         return next(table.fitted for table in self.tables if table.name == name)
 
     @property
@@ -189,7 +189,7 @@ class Partition:
         return StoredFiles(self.folder / part.folder, tuple(part.files))
 
     def copy(self, folder: Path) -> None:
-        """Copy the files of every part to another folder; refuse one that is not what it was."""
+        """Copy the files of every part to another folder; refuse a changed file."""
         for part in self.parts:
             (folder / part.folder).mkdir(parents=True)
             for name in part.files:
@@ -201,7 +201,7 @@ class Partition:
             raise InputError(f"{self.folder / changed} was changed after the release was written")
 
     def find_changed_file(self) -> str | None:
-        """Return the first file that is not what it was when the release was made, or None."""
+        """Return the first file that changed since the release was made, or None."""
         for part in self.parts:
             for name, expected in part.digests.items():
                 try:
@@ -214,11 +214,11 @@ class Partition:
 
 
 class ChangedFile(InputError):
-    """A file of a part is not what it was when the release was written."""
+    """A file of a part has changed since the release was written."""
 
 
 def refuse_changed(folder: Path, digests: Mapping[str, str], since: str) -> None:
-    """Refuse a folder with a file that is not what it was since something happened."""
+    """Refuse a folder with a file that has changed since some event."""
     for name, expected in sorted(digests.items()):
         try:
             written = digest(folder / name, folder)
@@ -260,18 +260,18 @@ STATE = ".state"
 
 
 class PartWork(Protocol):
-    """What one request has to do in one part. It shares nothing with other parts but public
-    values.
+    """The work of one request in one part. It shares only public values with other
+    parts.
     """
 
     def is_measured(self, task: "PartTask") -> bool:
         """Whether an earlier attempt has stored what is measured."""
 
     def reads(self, task: "PartTask") -> bool:
-        """Whether it has to count the records of the part."""
+        """Whether it must count the records of the part."""
 
     def measure(self, task: "PartTask", source: Any, attempt: Path) -> None:
-        """Count the records of the part and store them with noise, unless an attempt did so before.
+        """Count the records of the part and store them with noise, unless an earlier attempt did.
 
         Parameters
         ----------
@@ -284,7 +284,7 @@ class PartWork(Protocol):
         """
 
     def write(self, task: "PartTask", attempt: Path) -> list[PartTable]:
-        """Write the files of the part from what is stored; return how its tables came out."""
+        """Write the files of the part from stored values; return the outcome of its tables."""
 
 
 @frozen(eq=False)
@@ -302,11 +302,11 @@ class PartTask:
     schema, declared
         The features of the part's records, and as they were declared.
     cut, exact
-        Where the tables are cut, and what is published below.
+        The cut of the tables, and the exact totals below it.
     requests, form
-        What is to be done for each request, and how tables are written.
+        The work of each request, and how tables are written.
     values
-        The values of columns that tell the part's records from others; None if there are no such
+        The column values that select the part's records; None if there are no such
         records.
     randomness
         Where its random words come from.

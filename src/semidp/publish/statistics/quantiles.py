@@ -1,4 +1,4 @@
-"""Quantiles by groups: what is asked for, and how the registry finds them."""
+"""Quantiles by groups: requests, results, and their entry in the registry."""
 
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
@@ -122,7 +122,7 @@ class GroupQuantiles(ByBlocks):
         """Return the quantiles of a set, one row per group, in the order of their probabilities;
         NaN without records.
 
-        Choices of one group are put in order, which costs nothing and only helps.
+        Choices of one group are sorted, which costs nothing and only helps.
         """
         return np.sort(self._chosen_values(block)[:, :, 0], axis=1)
 
@@ -131,8 +131,8 @@ class GroupQuantiles(ByBlocks):
         for.
 
         Ends lie half a step of the grid beyond the chosen values, since records were rounded to
-        them. An end at a bound of the outcome says no more than that: the group is too small for a
-        rank so far away.
+        them. An end at a bound of the outcome means that the group is too small for a rank so far
+        away.
         """
         space = self.space
         if space.level is None:
@@ -180,7 +180,7 @@ class GroupQuantiles(ByBlocks):
 
 
 def most_rank_error(mechanism: Mechanism) -> int | None:
-    """Return by how many ranks a chosen value is off at most, with probability 0.95; None without
+    """Return the largest rank error of a chosen value with probability 0.95; None without
     noise.
     """
     return farthest_rank(mechanism, 0.05) if isinstance(mechanism, ExponentialMechanism) else None
@@ -282,7 +282,7 @@ def _caption(request: "QuantileRequest") -> str:
 
 
 def ranks_text(ranks: int) -> str:
-    """Say how far off a choice is.
+    """Describe the error of a choice.
 
     >>> ranks_text(1234)
     'at most 1,234 records from the true one, in 95% of choices'
@@ -362,11 +362,11 @@ class QuantileRequest(ValuesRequest):
     budget, name
         As for a table. The name is that of the column unless given.
     level
-        The level of an interval for each quantile, which takes two thirds of what is chosen; none
-        if left out.
+        The level of an interval for each quantile, which takes two thirds of the choices; none if
+        left out.
     sampling
-        Whether intervals are about the population that the records were drawn from, and not the
-        records themselves.
+        Whether intervals are about the population that the records were sampled from, not the
+        records.
     mechanism
         ``selection``: each value is chosen by the exponential mechanism. ``distribution``: the
         values are read off the distribution of each group, and `run` publishes that. ``auto``:
@@ -448,15 +448,15 @@ class QuantileRequest(ValuesRequest):
         return exponential_mechanism(space, require_budget(self))
 
     def forecast(self, mechanism: Mechanism, scope: Scope) -> tuple[Forecast, ...]:
-        """Return by how many ranks the choices would be off."""
+        """Forecast the errors of the choices in ranks."""
         ranks = most_rank_error(mechanism)
         said = NO_RECORD if ranks is None else ranks_text(ranks)
         return (Forecast(self.name, self.features, said, {"rank_error": ranks}),)
 
     @property
     def asked_quantiles(self) -> tuple[Fraction, ...]:
-        """All quantiles; none where intervals are to be about a population, which nothing else
-        has.
+        """All quantiles; none if intervals are about a population, which no other kind
+        offers.
         """
         return () if self.sampling else self.probabilities
 

@@ -1,5 +1,5 @@
-"""Sums, means and proportions by groups: what is published, what is asked for, and how the registry
-finds them.
+"""Sums, means and proportions by groups: results, requests, and their entry in the
+registry.
 """
 
 import math
@@ -282,7 +282,7 @@ class GroupRequest(StatisticRequest):
     Parameters
     ----------
     statistic
-        What is published.
+        The statistic.
     outcome
         The private column, its declared bounds and its grid; zeros and ones in one step for a
         proportion.
@@ -294,8 +294,8 @@ class GroupRequest(StatisticRequest):
     confidence
         The intervals next to the estimates.
     answered
-        The feature of every set of groups that says who has a value of the outcome; what is
-        published is of those alone. Everybody has one if left out.
+        The feature of every set of groups that says who has a value of the outcome; the
+        statistic covers only those. If left out, everybody has one.
 
     Examples
     --------
@@ -334,8 +334,8 @@ class GroupRequest(StatisticRequest):
         return conceal(self.name, sums)
 
     def forecast(self, mechanism: Mechanism, scope: Scope) -> tuple[Forecast, ...]:
-        """Return how far off its groups would be. Their sizes are exact, so the error of a
-        mean is known beforehand: that of its sum over the size.
+        """Forecast the errors of its groups. Their sizes are exact, so the error of a mean
+        is known beforehand: that of its sum over the size.
         """
         space = mechanism.space
         assert isinstance(space, SumSpace)

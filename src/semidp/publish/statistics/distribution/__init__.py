@@ -1,5 +1,5 @@
-"""The whole distribution of a private outcome by groups of exact size: shares, quantiles, a band,
+"""The whole distribution of a private outcome by groups of exact size: shares, quantiles and a band
 at one cost.
 
-`published` puts the noisy differences of halves together, and says what is released.
+`published` assembles the noisy differences of halves into results.
 """

@@ -1,5 +1,5 @@
-"""Distributions by groups: what is asked for, whether they answer a quantile better than choices
-do, and how the registry finds them.
+"""Distributions by groups: requests, whether they answer a quantile better than choices, and their
+entry in the registry.
 """
 
 import math
@@ -86,8 +86,8 @@ from semidp.publish.statistics.protocol.statistic import (
 
 
 class Answers(StrEnum):
-    """Why quantiles are read off a distribution: for narrower intervals, for closer values, or as
-    was asked.
+    """Why quantiles are read off a distribution: for narrower intervals, for closer values, or on
+    request.
     """
 
     intervals = "intervals"
@@ -147,8 +147,8 @@ class DistributionRequest(ValuesRequest):
     level
         The level of intervals, and of the band around the whole distribution of each group.
     answers
-        Where quantiles were asked for, why they are read off a distribution. The file that is
-        called after the request then holds the quantiles.
+        If quantiles were requested, why they are read off a distribution. The file named after
+        the request then holds the quantiles.
     answered
         As for a `GroupRequest`.
 
@@ -223,7 +223,7 @@ class DistributionRequest(ValuesRequest):
         return evolve(self.outcome, cuts=self.lines)
 
     def forecast(self, mechanism: Mechanism, scope: Scope) -> tuple[Forecast, ...]:
-        """Return how far off shares, quantiles and the whole curve would be, in records."""
+        """Forecast the errors of shares, quantiles and the whole curve, in records."""
         space = mechanism.space
         assert isinstance(space, DistributionSpace)
         each = pointwise_half_widths(mechanism, self.level)
@@ -259,7 +259,7 @@ class DistributionRequest(ValuesRequest):
         ]
 
     def noise_json(self, mechanism: Mechanism, foreseen: Sequence[Any]) -> dict[str, Any]:
-        """Return its noise as plain values, and how far off counts up to a value would be."""
+        """Return its noise as plain values, with the errors of cumulative counts."""
         values = super().noise_json(mechanism, foreseen)
         for forecast in foreseen:
             values |= forecast.numbers
@@ -292,9 +292,9 @@ def read_off(request: Request, mechanism: Mechanism) -> OtherAnswer | None:
     Parameters
     ----------
     request
-        What is asked for; nothing else than quantiles has this alternative.
+        The request; only quantiles have this alternative.
     mechanism
-        What would choose them.
+        The mechanism that would choose them.
     """
     if not isinstance(request, GroupedRequest) or not request.asked_quantiles:
         return None
@@ -368,13 +368,13 @@ def _by_values(
 
 @lru_cache(maxsize=64)
 def even_error(group: EvenGroup, spread: float, probabilities: tuple[Fraction, ...]) -> float:
-    """Return how many steps quantiles of a distribution are off on the mean in an even group, by
+    """Return the mean error, in steps, of quantiles of a distribution in an even group, by
     simulation.
 
     Parameters
     ----------
     group
-        How many records and steps there are.
+        The numbers of records and steps.
     spread
         The standard deviation of the noise in one difference of halves.
     probabilities

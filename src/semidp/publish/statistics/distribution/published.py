@@ -1,9 +1,8 @@
 """Distributions by group from noisy differences of halves: shares, quantiles, their intervals, and
-a band; what a release publishes of them, and their picture.
+a band; the published files, and their plot.
 
-All of it is post-processing. The error of a count up to a value is a weighted sum of independent
-noise, one number a depth, whose law is known: intervals come from the law, not from its standard
-deviation.
+The error of a cumulative count is a weighted sum of independent noise, one number per depth, with
+a known distribution: intervals come from it, not from its standard deviation.
 """
 
 import math
@@ -127,7 +126,7 @@ class GroupDistributions(ByBlocks):
     Parameters
     ----------
     mechanism, measurement
-        What measured the differences of halves, and what it measured.
+        The mechanism of the differences of halves, and its measurement.
     level
         The level of intervals and of the band.
 
@@ -196,8 +195,8 @@ class GroupDistributions(ByBlocks):
         return [terms], np.zeros(len(self.sizes(block)), dtype=np.intp)
 
     def block_half_widths(self, block: Margin | None) -> Floats:
-        """How far the count up to each value but the last is off at most, with the probability
-        `level` each: one row per group.
+        """Half-widths of the counts up to each value but the last, with probability `level`
+        each: one row per group.
 
         From the law of the noise; see `count_spread_widths` for very many laws.
         """
@@ -208,8 +207,8 @@ class GroupDistributions(ByBlocks):
         return self._compute_widths(count_half_widths, block)
 
     def block_band_widths(self, block: Margin | None) -> Floats:
-        """How far the counts up to all values of a group are off at most, with the probability
-        `level` together: one row per group.
+        """Half-widths of the counts up to all values of a group, with joint probability `level`:
+        one row per group.
         """
         return self._compute_widths(count_band_widths, block)
 
@@ -376,7 +375,7 @@ def shares(counts: Floats, sizes: Floats) -> Floats:
 def in_order(counts: Floats, sizes: NDArray[np.number]) -> Floats:
     """Return counts in growing order along each row, between 0 and the size of the group.
 
-    Half way between the largest count before and the least one after: the same for counts that are
+    Halfway between the largest count before and the least one after: the same for counts that are
     in order.
 
     >>> in_order(np.array([[2.0, 1.0, 5.0, 12.0]]), np.array([10])).tolist()
@@ -467,8 +466,8 @@ def count_deviations(tree: ValueTree, terms: Terms) -> Floats:
 
 
 def count_half_widths(tree: ValueTree, terms: Terms, level: Fraction) -> Floats:
-    """Return how far F is off at most at each value but the last, with the probability `level`
-    each, from the law of the noise; see `count_deviations`.
+    """Return the half-widths of F at each value but the last, with probability `level` each,
+    from the noise distribution; see `count_deviations`.
     """
     return np.array(_pointwise(tree.values, terms, level))
 
@@ -493,7 +492,7 @@ def count_spread_widths(tree: ValueTree, terms: Terms, level: Fraction) -> Float
 
 
 def count_band_widths(tree: ValueTree, terms: Terms, level: Fraction) -> Floats:
-    """Return how far F is off at most at all values together, with the probability `level`.
+    """Return the half-widths of F at all values together, with probability `level`.
 
     A multiple of the standard deviation of each error. The multiple is found by simulation with
     public randomness, the same for everybody, at a level that is raised by two standard errors of
@@ -521,7 +520,7 @@ def _multiple(values: int, terms: Terms, level: Fraction) -> float:
 
 
 def simulations(numbers: int) -> int:
-    """Number of distributions that are simulated, where each takes `numbers` numbers."""
+    """The number of distributions to simulate if each takes `numbers` numbers."""
     return int(np.clip(_NUMBERS // numbers, _FEWEST, _DRAWS))
 
 
@@ -550,7 +549,7 @@ _REASONS = {
 def publish_distribution(
     request: "DistributionRequest", found: GroupDistributions
 ) -> PublishedStatistic:
-    """Return distributions with their band, and the quantiles and shares that are to be listed."""
+    """Return distributions with their band, and the requested quantiles and shares."""
     mechanism = found.mechanism
     scale = f"scale {scale_text(mechanism.scale)}"
     asked, notes = [], []
@@ -770,8 +769,8 @@ def distribution_plot(
     bounds: tuple[float, float],
     axes: Any = None,
 ) -> Figure | None:
-    """Draw the share of records below each cut, with the band that holds the whole curve, a
-    picture a group.
+    """Draw the share of records below each cut, with the band that covers the whole curve,
+    one panel per group.
 
     The first twelve groups with records are drawn, with `axes` the first alone; None if there is
     none.
@@ -779,13 +778,13 @@ def distribution_plot(
     Parameters
     ----------
     labels
-        What the groups are called.
+        The names of the groups.
     cuts
         Where shares are measured.
     curves
         The columns of a published distribution, one row per group.
     column, bounds
-        What is cut, and between which bounds it lies.
+        The column, and its bounds.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Tests of odds ratios: what is published, what is asked for, and how the registry finds them."""
+"""Tests of odds ratios: results, requests, and their entry in the registry."""
 
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
@@ -119,8 +119,8 @@ def publish_odds_ratio(
 
 
 def test_rows(result: OddsRatioResult, interval: Interval) -> list[tuple[str, str]]:
-    """Return what was counted, what is exact, U, the p-value and the interval, each after a word on
-    what it is.
+    """Return the count, the exact margins, U, the p-value and the interval, each after a
+    keyword.
     """
     row, column = result.x11
     counted = f"x11: {result.rows} = {row} and {result.columns} = {column}"
@@ -139,7 +139,7 @@ def test_rows(result: OddsRatioResult, interval: Interval) -> list[tuple[str, st
 
 
 def interval_text(result: OddsRatioResult, interval: Interval) -> str:
-    """Say which odds ratios the test does not reject."""
+    """Describe the odds ratios that the test does not reject."""
     span = "empty" if interval.empty else f"{interval.low:.4g} to {interval.high:.4g}"
     ratio = "common odds ratio" if result.strata else "odds ratio"
     return f"{span} for the {ratio}, at level {plain(exact(interval.level))}"
@@ -304,8 +304,8 @@ class OddsRatioRequest(OwnBudget):
     def read(
         self, reader: Reader, scope: Scope, space: QuerySpace
     ) -> Confidential[NDArray[np.int64]]:
-        """Return the confidential x11; refuse where a person may have several records, for which
-        the test would not hold its level.
+        """Return the confidential x11; refuse if a person may have several records, since the test
+        would not keep its level.
         """
         instead = f"semidp model RELEASE '{self.columns} ~ {self.rows}' of a table of both"
         refuse_dependent(scope.protection, instead)

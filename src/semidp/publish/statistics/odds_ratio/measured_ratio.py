@@ -1,4 +1,4 @@
-"""What a measured x11 says of an odds ratio, and the power that a test of it would have."""
+"""Inference about an odds ratio from a measured x11, and the power of the test."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -58,11 +58,11 @@ class OddsRatioResult:
     grid_bits
         The grid of U. It depends on public numbers only.
     guarantee
-        (D_t, A_a, f). The noise is canonical for f, stretched by what x11 can move between adjacent
-        datasets: floor(a/2), or less where the margins leave less room; under exchange what one
-        exchange moves.
+        (D_t, A_a, f). The noise is canonical for f, stretched by how far x11 can move between
+        adjacent datasets: floor(a/2), or less if the margins leave less room; under exchange by the
+        effect of one exchange.
     alternative
-        What the p-value and the default interval look for.
+        The alternative of the p-value and of the default interval.
     private
         False if U was drawn from a seed.
     strata
@@ -153,7 +153,7 @@ class OddsRatioResult:
 
     @property
     def is_unbiased(self) -> bool:
-        """Whether the test finds no other odds ratio less often than ω = 1."""
+        """Whether the test rejects under any ω at least as often as under ω = 1."""
         return self.alternative is not Alternative.TWO_SIDED or self.test.is_two_sided_unbiased
 
     @cached_property
@@ -262,7 +262,7 @@ def planned_test(
     strata: Iterable[str] = (),
     adjacency: Adjacency | None = None,
 ) -> UmpuTest:
-    """Return the test that `odds_ratio_test` would make, from public totals alone: its power before
+    """Return the test that `odds_ratio_test` would run, from public totals alone: its power before
     anything is spent.
 
     All invariants of the dataspace count: those beyond the margins of the test may raise a(t), and
@@ -331,8 +331,8 @@ def power(
     margins
         The public margins, of one table or of strata.
     adjacency
-        How many records move together: a(t) = 3 with no exact statistics but the margins, and more
-        with others. The noise is stretched by floor(a/2).
+        How many records change together: a(t) = 3 if only the margins are exact, and more with
+        other exact statistics. The noise is stretched by floor(a/2).
 
     Examples
     --------
@@ -357,11 +357,11 @@ def sample_size(
     column_share: float = 0.5,
     adjacency: Adjacency = _TWO_MARGINS,
 ) -> int:
-    """Return from how many records on the test has the power `target` at an odds ratio: that many,
-    and any more.
+    """Return the least n such that the test has power `target` at an odds ratio for n records and
+    for any more.
 
-    The margins are taken at their shares of n, rounded to whole records, and the power would grow
-    with n but for that rounding. Along all n that round alike (n, n + d, n + 2d, …, with d the
+    The margins are shares of n, rounded to whole records; without the rounding the power would grow
+    with n. Along all n that round the same way (n, n + d, n + 2d, …, with d the
     common denominator of the shares) it does grow, so bisection finds an n that suffices, and
     the last n within the next d that does not is the last of all. If d is above 100, the next
     100 are looked at.

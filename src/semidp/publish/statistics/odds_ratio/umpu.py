@@ -1,5 +1,5 @@
 """The semi-private test of an odds ratio, of a 2×2 table or common to strata: p-values, power and
-intervals, and the law of x11 that they rest on.
+intervals, and the distribution of x11 behind them.
 
 Everything here is a function of public numbers: the margins, the noise distribution, and a
 published U = x11 + noise (the sum of x11 over strata). Given the margins, x11 has Fisher's
@@ -243,7 +243,8 @@ class TwoByTwo:
 
 @frozen
 class Strata:
-    """The public margins of one 2×2 table a stratum, and the sum of their counts, ``T = Σ_k x11k``.
+    """The public margins of one 2×2 table per stratum, and the sum of their counts, ``T = Σ_k
+    x11k``.
 
     Given all of the margins and a common odds ratio ω, T is sufficient for ω; its law is the
     convolution of those of the strata (Cochran, Mantel and Haenszel). One stratum is its 2×2 table.
@@ -345,7 +346,7 @@ _ZOOM = np.linspace(-1.0, 1.0, 33)
 
 
 class Alternative(StrEnum):
-    """What the test looks for: an odds ratio above 1, below 1, or either.
+    """The alternative of the test: an odds ratio above 1, below 1, or either.
 
     >>> Alternative("two-sided")
     <Alternative.TWO_SIDED: 'two-sided'>
@@ -403,7 +404,7 @@ class UmpuTest:
     table the test rejects with probability ``F(x11 - m(t))`` (Cho and Awan, theorem on the
     semi-private UMPU test; the paper's text defines the inverse of ω, its likelihood and test use
     this one). With strata x11 is the sum over them and H the sum of independent hypergeometric
-    numbers. One-sided tests are UMPU where the noise has sensitivity 1, that is where no further
+    numbers. One-sided tests are UMPU if the noise has sensitivity 1, that is, if no further
     invariant raises a(t) above 3 (docs/inference_checks.md has the proof for strata).
 
     The two-sided test is unbiased: it rejects outside (c1, c2) with ``g(c1) = g(c2)``,

@@ -1,1 +1,3 @@
-"""What statistics of a private outcome share: requests, published columns, intervals, spread."""
+"""The common parts of statistics of a private outcome: requests, published columns, intervals,
+spread.
+"""

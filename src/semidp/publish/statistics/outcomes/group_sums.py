@@ -1,12 +1,12 @@
 """Private sums, means and proportions by group next to exact group counts: standard errors,
-intervals for the records and for the population that they were drawn from, and whether means differ
-by more than these explain.
+intervals for the records and for the population that they were sampled from, and tests of whether
+means differ.
 
 Means are noisy sums over exact counts. The spread of an outcome may differ from group to group, so
-no group lends its spread to another. Rates invert the law of a binomial count with the noise; other
-means are bounded by what their bounds allow; differences and regression coefficients are
-combinations of means. A *cluster* is the most records of one person, which may vary together: a sum
-of records then has at most `cluster` times the variance of independent ones
+spread is never shared between groups. Rates invert the distribution of a binomial count with the
+noise; other means use the largest variance that the bounds allow; differences and regression
+coefficients are combinations of means. A *cluster* is the most records of one person, which may
+vary together: a sum of records then has at most `cluster` times the variance of independent ones
 (docs/inference_checks.md).
 """
 
@@ -48,7 +48,7 @@ interval serves."""
 
 @frozen(eq=False)
 class SampledMeans:
-    """Noisy means of independent groups, and what their population means may be.
+    """Noisy means of independent groups, and intervals for their population means.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ class SampledMeans:
         `weights` each.
 
         By MOVER (Zou and Donner 2008): the distances of the means from their own ends, each in the
-        direction that moves the sum, are added in squares.
+        direction that moves the sum, are added in quadrature.
         """
         values = (weights * self.means[places]).sum(axis=1)
         low, high = self.ends()
@@ -131,12 +131,12 @@ def rate_ends(
     ``P(Y >= y) > α/2`` and ``P(Y <= y) > α/2``. Both are monotone in p. If no rate is kept,
     because the noise took y far out of what is possible, both ends are the nearest rate. Coverage
     is at least `level` whatever n and p. With clusters the count is that of ``n/m`` persons
-    (rounded down) whose records are all alike, which spread most.
+    (rounded down) with identical records, which vary most.
 
     Parameters
     ----------
     mechanism
-        What drew the noise, one whole number a group.
+        The mechanism of the noise, one integer per group.
     counts, noisy
         The exact number of records of each group, and its noisy count of ones.
     cluster
@@ -219,7 +219,7 @@ _LOGITS = 14.0  # common means are sought between odds of e^-14 and e^14
 
 @frozen
 class Comparison:
-    """Whether group means differ: ``Q = (m - m̄)' V^-1 (m - m̄)`` and the probability of one as
+    """A test of equal group means: ``Q = (m - m̄)' V^-1 (m - m̄)`` and the probability of one as
     large.
 
     Parameters
@@ -229,12 +229,12 @@ class Comparison:
     pooled
         The common mean that fits best.
     p_value
-        The probability of a statistic at least as large where all means are equal; 1 where nothing
-        is compared.
+        The probability of a statistic at least as large if all means are equal; 1 if nothing is
+        compared.
     about
         Whether the means of the records are compared (noise alone) or those of their population.
     reference
-        What the statistic was held against: ``χ²`` or ``simulation``.
+        The reference distribution of the statistic: ``χ²`` or ``simulation``.
 
     Examples
     --------
@@ -257,7 +257,7 @@ class NoisyMeans:
     Parameters
     ----------
     mechanism, number
-        What measured the sums, and which of its sets of groups is meant.
+        The mechanism that measured the sums, and the number of the set of groups.
     counts, means
         The exact number of records of each group and its noisy mean.
     cluster
@@ -522,7 +522,7 @@ class Estimates:
 
 @frozen(eq=False)
 class GroupSums(ByBlocks):
-    """Noisy sums of an outcome by group, and what follows from them. Nothing in it is confidential.
+    """Noisy sums of an outcome by group, and estimates from them. Nothing in it is confidential.
 
     Examples
     --------
@@ -561,7 +561,7 @@ class GroupSums(ByBlocks):
 
     @property
     def blocks(self) -> tuple[Margin, ...]:
-        """What the sums are by."""
+        """The sets of groups of the sums."""
         return self.space.blocks
 
     def sums(self, block: Margin | None = None) -> Estimates:
@@ -626,14 +626,14 @@ class GroupSums(ByBlocks):
         simultaneous: bool = False,
     ) -> Intervals:
         """Return an interval for each mean: of the records, or of the population that they were
-        drawn from.
+        sampled from.
 
         The population's, by group and without any spread of another group: *a yes or no* by
         inverting the law of a binomial count with the noise (`rate_ends`; the published
         number is the group's own noisy sum), which holds whatever the rate and the number of
         records, up to 10,000; beyond, and *other means*, by
-        ``|m - μ| <= z sqrt((u - μ)(μ - l)/n + σ²/n²)``, which is wider than it need be where values
-        are not at the bounds.
+        ``|m - μ| <= z sqrt((u - μ)(μ - l)/n + σ²/n²)``, which is wider than necessary unless values
+        lie at the bounds.
 
         Parameters
         ----------
@@ -826,14 +826,14 @@ class GroupSums(ByBlocks):
         default): V holds the noise alone; Q is χ² for fine Gaussian noise, and its law is simulated
         for Laplace and coarse noise. *The population*: variances within groups are the largest that
         the bounds allow at the common mean; sums of few records are simulated. Means without any
-        error, as under a huge budget, need no test: nothing is compared.
+        error, as under a huge budget, need no test, and are not compared.
 
         Parameters
         ----------
         block
             Which groups; may be left out if there is one set.
         sampling
-            Whether the question is about the population that the records were drawn from.
+            Whether the question is about the population that the records were sampled from.
         """
         number = self._number(block)
         group_means = self.means(self.blocks[number])

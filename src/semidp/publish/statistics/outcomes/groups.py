@@ -1,5 +1,5 @@
-"""Groups whose counts are public, and what can be chosen of every statistic of a private outcome:
-its groups, its bounds, its intervals.
+"""Groups whose counts are public, and the settings of every statistic of a private outcome: its
+groups, its bounds, its intervals.
 """
 
 import itertools
@@ -38,8 +38,8 @@ Integers = NDArray[np.int64]
 
 @frozen(slots=False, eq=False)
 class ByBlocks:
-    """What was measured by sets of groups whose counts are public; a set may be left out if
-    there is one.
+    """A measurement by sets of groups whose counts are public; the set may be left out if
+    there is only one.
     """
 
     mechanism: Mechanism
@@ -61,8 +61,8 @@ class ByBlocks:
         raise NotImplementedError
 
     def groups(self, block: Margin | None = None) -> tuple[tuple[str, ...], ...]:
-        """Return the levels of each group of a set, in the order of its cells; of those who
-        answered, where no others are measured.
+        """Return the levels of each group of a set, in the order of its cells; only groups
+        of those who answered, if no others are measured.
         """
         schema, block = self._public(block)
         if not block.names:
@@ -83,8 +83,8 @@ class ByBlocks:
         )
 
     def columns(self, block: Margin | None = None) -> tuple[str, ...]:
-        """Return the names of what a group's levels are: the set's features, a nested one with its
-        whole path. That everybody answered is no level.
+        """Return the names of the levels of a group: the set's features, a nested one with its
+        whole path. Having answered is not a level.
         """
         schema, block = self._public(block)
         names = [name for name in block.names if name != self.space.answered]
@@ -110,12 +110,12 @@ class ByBlocks:
 
 @frozen(slots=False)
 class EvenGroup:
-    """A group whose records lie evenly on the steps of a grid.
+    """A group with records spread evenly over the steps of a grid.
 
     Parameters
     ----------
     size
-        How many records it has.
+        Its number of records.
     steps
         How many steps lie between the bounds of the outcome.
 
@@ -248,8 +248,8 @@ DIFFERENCES = Setting(
 def read_outcome(
     chosen: Chosen, column: str, asked: type[OutcomeRequest], *, binary: bool = False
 ) -> Outcome:
-    """Return a column with the bounds and the grid that are declared for it, or what is asked of it
-    has unless declared. Zeros and ones need none: there they are of no use, and do no harm.
+    """Return a column with its declared bounds and grid, or with the default grid of the statistic.
+    Zeros and ones need neither.
     """
     bounds, grid, step = (chosen.of_column(field, column) for field in (BOUNDS, GRID, STEP))
     if binary:
@@ -263,7 +263,7 @@ def read_groups(chosen: Chosen) -> tuple[Margin, ...]:
 
 
 def read_confidence(chosen: Chosen, *, differences: bool) -> Confidence:
-    """Return the intervals that are chosen; only groups have differences."""
+    """Return the chosen intervals; only groups have differences."""
     level = chosen[LEVEL]
     return Confidence(
         USUAL_LEVEL if level is None else level,
@@ -277,7 +277,7 @@ def read_confidence(chosen: Chosen, *, differences: bool) -> Confidence:
 
 
 def outcome_values(request: OutcomeRequest) -> dict[str, Any]:
-    """Return what is chosen of an outcome with bounds."""
+    """Return the choices about an outcome with bounds."""
     outcome = request.outcome
     values: dict[str, Any] = {
         BOUNDS.name: {outcome.column: (plain(outcome.lower), plain(outcome.upper))}
@@ -288,13 +288,13 @@ def outcome_values(request: OutcomeRequest) -> dict[str, Any]:
 
 
 def group_values(by: tuple[Margin, ...]) -> dict[str, Any]:
-    """Return what is chosen of groups."""
+    """Return the choices about groups."""
     sets = tuple(margin.names for margin in by if margin != Margin(ALL_RECORDS))
     return {GROUP.name: sets} if sets else {}
 
 
 def confidence_values(confidence: Confidence) -> dict[str, Any]:
-    """Return what is chosen of intervals; nothing for the usual ones."""
+    """Return the choices about intervals; nothing for the default."""
     values: dict[str, Any] = {}
     if confidence.level != Confidence().level:
         values[LEVEL.name] = plain(confidence.level)
@@ -327,8 +327,8 @@ _ENDS = {
 
 
 def count_column(request: GroupedRequest, counts: NDArray[np.int64]) -> RoleColumn:
-    """Return the exact numbers of records of groups: of those who answered, where a statistic is of
-    them.
+    """Return the exact numbers of records of groups: of those who answered, if the statistic is
+    about them.
     """
     if request.answered is None:
         return RoleColumn("count", Role.count, counts, heading="count (exact)")
@@ -351,7 +351,7 @@ def interval_columns(
     intervals
         The intervals of one estimate.
     before, called
-        What the names of the columns begin with, and what the estimate is called, where a file has
+        The prefix of the column names, and the name of the estimate, if a file has
         several.
     """
     columns = []
@@ -409,7 +409,7 @@ def faint_estimates(
 
 
 def drawn_bounds(request: StatisticRequest) -> tuple[float, float] | None:
-    """Return the bounds that are drawn: those of a record and of a mean; a sum may lie far beyond
+    """Return the bounds to draw: those of a record or a mean; a sum may lie far beyond
     them.
     """
     if request.statistic == "sum":
@@ -429,7 +429,7 @@ def faint_reason(request: StatisticRequest) -> str:
 
 
 def clipped_text(outcome: Outcome) -> str:
-    """Say how an outcome was brought to its grid.
+    """Describe how an outcome was clipped and rounded.
 
     >>> clipped_text(Outcome("score", 0, 10, 20))
     "Each record's score was clipped to the declared bounds 0 and 10 and rounded to steps of 0.5"
@@ -441,7 +441,7 @@ def clipped_text(outcome: Outcome) -> str:
 
 
 def added_up_text(request: StatisticRequest) -> str:
-    """Say what each record added to a sum: zeros and ones are neither clipped nor rounded."""
+    """Describe what each record adds to a sum: zeros and ones are neither clipped nor rounded."""
     if request.binary:
         return ZEROS_AND_ONES
     return f"{clipped_text(request.outcome)} before it was added up."
@@ -481,7 +481,7 @@ def statistic_text(request: StatisticRequest) -> str:
 
 
 def whose(request: GroupedRequest) -> str:
-    """Say of whom a statistic is, after its groups; nothing if it is of everybody."""
+    """Describe whom a statistic is about, after its groups; nothing if everybody."""
     return "" if request.answered is None else ", of those who answered"
 
 
@@ -508,7 +508,7 @@ def set_text(by: Margin) -> str:
 
 
 def quantile_heading(name: str) -> str:
-    """Return what the column of a quantile is called above a list.
+    """Return the heading of the column of a quantile.
 
     >>> quantile_heading("q0.5"), quantile_heading("q0.1")
     ('median', 'quantile 0.1')

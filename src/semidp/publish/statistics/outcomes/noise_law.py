@@ -1,11 +1,11 @@
-"""The law of the noise in a weighted sum of measured numbers, and the intervals that follow from
-it: from the noise alone, or with sampling error.
+"""The noise distribution of a weighted sum of measured numbers, and intervals from it: for the
+noise alone, or with sampling error.
 
-Noise is whole numbers from a known law. If it is coarse, the law of a weighted sum is put
-together atom by atom; where it is fine, that of real numbers serves, with half a step added. The
-noise alone asks what the records themselves have, and its interval needs no assumption. With
-sampling error it is the population that the records were drawn from. The two are different
-questions, and an interval says which of them it answers.
+Noise consists of integers with a known distribution. If it is coarse, the distribution of a
+weighted sum is computed atom by atom; if it is fine, the continuous one is used, with half a step
+added. An interval for the noise alone is about the records themselves and needs no assumption. With
+sampling error it is about the population that the records were sampled from. An interval says which
+of the two it answers.
 """
 
 import math
@@ -57,17 +57,17 @@ def half_widths(
     mechanism's query.
 
     Coarse noise (a scale of at most 30 steps): the law of the sum is that of its atoms
-    ``Σ w_i k_i``, for the eight heaviest entries; what the others add is taken as normal. Noise
-    that is 0 with a probability of at least `level` has h = 0. Fine noise: a rounded Gaussian
-    number is at most half a step from a normal one, and the distance of a discrete Laplace number
-    from 0 exceeds that of a continuous one by at most half a step in distribution; so half a step
-    of the heaviest entry is added to the quantile of the continuous law. Sums of Laplace noise are
-    inverted from their characteristic function, ``Π 1/(1 + b² w_i² t²)``.
+    ``Σ w_i k_i``, for the eight heaviest entries; the contribution of the others is treated as
+    normal. Noise that is 0 with a probability of at least `level` has h = 0. Fine noise: a rounded
+    Gaussian number is at most half a step from a normal one, and the distance of a discrete Laplace
+    number from 0 exceeds that of a continuous one by at most half a step in distribution; so half a
+    step of the heaviest entry is added to the quantile of the continuous law. Sums of Laplace noise
+    are inverted from their characteristic function, ``Π 1/(1 + b² w_i² t²)``.
 
     Parameters
     ----------
     mechanism
-        What measured the query.
+        The mechanism of the query.
     weights
         For each interval the weights of the entries, those that are not zero, after projection.
     level
@@ -93,12 +93,12 @@ def half_widths(
 
 
 def noise_deviation(mechanism: Mechanism, level: float) -> float:
-    """Return the standard deviation that the noise of one entry counts for in a normal interval of
-    a level.
+    """Return the effective standard deviation of the noise of one entry in a normal interval of a
+    level.
 
-    Its own, or its half-width over that of a standard normal number where that is more: Laplace
-    tails, coarse steps. The interval of the entry alone then holds as often as stated, and so does
-    that of its sum with a normal error.
+    This is its own, or its half-width divided by that of a standard normal number if that is larger
+    (Laplace tails, coarse steps). The interval of the entry alone then has its stated coverage, and
+    so does that of its sum with a normal error.
 
     >>> from semidp.publish.selection import choose
     >>> from semidp.promise.mechanisms.examples import two_way
@@ -160,7 +160,7 @@ def entry_noise_law(mechanism: Mechanism) -> CountNoise | None:
 def simulate_noise(
     mechanism: Mechanism, shape: tuple[int, ...], source: np.random.Generator
 ) -> Floats:
-    """Return draws of the noise of single entries, in floats: for studies of its law, never for a
+    """Return draws of the noise of single entries, in floats: for studies, never for a
     release.
     """
     noise = entry_noise_law(mechanism)
@@ -321,7 +321,7 @@ LEVEL = Fraction(95, 100)
 
 
 class About(StrEnum):
-    """What an interval is about: the records, or the population that they were drawn from.
+    """The target of an interval: the records, or the population that they were sampled from.
 
     >>> [str(about) for about in About]
     ['noise', 'noise and sampling']
@@ -338,20 +338,20 @@ class Intervals:
     Parameters
     ----------
     names
-        What each number is of: the levels of a group or of two, or the name of a coefficient.
+        The name of each number: the levels of a group or of two, or the name of a coefficient.
     values, lower, upper
         The estimates and the ends of the intervals; infinite where the noise leaves an end open.
     level
-        The probability that an interval holds what it is about, or that all of them do where they
-        are simultaneous.
+        The probability that an interval covers its target, or that all do if they are
+        simultaneous.
     about
-        Whether that is a number of the records (noise alone) or of their population (noise and
-        sampling).
+        Whether the target is a number of the records (noise alone) or of their population (noise
+        and sampling).
     simultaneous
         Whether the level is that of all intervals together.
     exact
-        Whether the level is kept by the law of what was drawn; else it is kept about, as far as a
-        sum of records is close to normal.
+        Whether the level is exact for the noise distribution; otherwise it is approximate, as far
+        as a sum of records is close to normal.
     """
 
     names: tuple[tuple[str, ...], ...]
@@ -392,18 +392,18 @@ def _truth(value: bool) -> bool:
 
 @attrs.frozen
 class Confidence:
-    """The intervals of a request: those of the noise alone always, and what else is asked for.
+    """The intervals of a request: always those for the noise alone, and others on request.
 
     Parameters
     ----------
     level
-        The probability that an interval holds what it is about.
+        The probability that an interval covers its target.
     sampling
-        Whether intervals for the population that the records were drawn from are given besides.
+        Whether to add intervals for the population that the records were sampled from.
     simultaneous
         Whether the level is that of all intervals of a set together.
     differences
-        Whether intervals for the differences of groups are given too.
+        Whether to add intervals for the differences of groups.
 
     Examples
     --------
@@ -419,7 +419,7 @@ class Confidence:
     keys: ClassVar[tuple[str, ...]] = ("level", "sampling", "simultaneous", "differences")
 
     def to_json(self) -> dict[str, Any]:
-        """Return what was asked for beyond the usual, as plain values."""
+        """Return the nondefault choices as plain values."""
         flags = {key: True for key in self.keys[1:] if getattr(self, key)}
         return {**({} if self.level == LEVEL else {"level": plain(self.level)}), **flags}
 

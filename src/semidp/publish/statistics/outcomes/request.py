@@ -1,5 +1,5 @@
-"""What requests about a private outcome share: the outcome, its groups, their entries in a plan
-file.
+"""The common parts of requests about a private outcome: the outcome, its groups, their entries
+in a plan file.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -38,7 +38,7 @@ from semidp.publish.written_values import text, texts
 
 
 class Statistic(StrEnum):
-    """What is published of an outcome in each group.
+    """A statistic of an outcome in each group.
 
     >>> [str(statistic) for statistic in Statistic]
     ['mean', 'sum', 'proportion']
@@ -75,8 +75,8 @@ None is everyone together."""
 
 
 def group_margins(value: Groups) -> tuple[Margin, ...]:
-    """Return the sets of groups: names are crossed, a list of lists holds several sets, and nothing
-    is everyone together.
+    """Return the sets of groups: names are crossed, a list of lists holds several sets, and no
+    names mean everyone together.
 
     >>> group_margins(["ward", "sex"]), group_margins([["ward"], ["sex"]]), group_margins(None)
     ((Margin('ward', 'sex'),), (Margin('ward'), Margin('sex')), (Margin('all records'),))
@@ -114,7 +114,7 @@ mean far less than noise does."""
 
 
 class OutcomeRequest(OwnBudget):
-    """What requests about a private outcome share: zeros and ones need no bounds."""
+    """The base of requests about a private outcome: zeros and ones need no bounds."""
 
     __slots__ = ()
 
@@ -131,7 +131,7 @@ class OutcomeRequest(OwnBudget):
 
     @property
     def binary(self) -> bool:
-        """Whether the outcome is zeros and ones by what is asked for."""
+        """Whether the request implies an outcome of zeros and ones."""
         return False
 
     @property
@@ -154,7 +154,7 @@ class OutcomeRequest(OwnBudget):
 
     @classmethod
     def usual_steps(cls, lower: Fraction, upper: Fraction) -> int:
-        """Return the steps between two bounds, unless declared: fine ones for what is added up."""
+        """Return the default number of steps between two bounds: a fine grid for sums."""
         return fine_steps(lower, upper, SUM_STEPS)
 
     @classmethod
@@ -169,8 +169,8 @@ class OutcomeRequest(OwnBudget):
         """Return an outcome from its declared bounds, and the steps of its grid or the unit of the
         data.
 
-        A unit is the step of the grid where values are told apart. What is added up has a finer
-        grid that holds its multiples.
+        If values are distinguished, a unit is the step of the grid. Sums have a finer grid that
+        contains its multiples.
         """
         lower, upper = _declared_bounds(column, bounds)
         if grid is not None and step is not None:
@@ -226,7 +226,7 @@ def _require_list(value: Any, what: str) -> list[Any]:
 
 
 class GroupedRequest(OutcomeRequest):
-    """What statistics and quantiles of an outcome by groups share."""
+    """The base of statistics and quantiles of an outcome by groups."""
 
     __slots__ = ()
 
@@ -240,12 +240,12 @@ class GroupedRequest(OutcomeRequest):
 
     @property
     def needed_readings(self) -> dict[str, str]:
-        """How the group of all records is read, which no column of the data holds."""
+        """How the group of all records is read, which is not a column of the data."""
         return {ALL_RECORDS: EVERYONE} if ALL_RECORDS in self.features else {}
 
     @property
     def asked_quantiles(self) -> tuple[Fraction, ...]:
-        """The quantiles that are all it asks for; none for other statistics."""
+        """The quantiles, if it asks for nothing else; none for other statistics."""
         return ()
 
     @property
@@ -260,8 +260,8 @@ class GroupedRequest(OutcomeRequest):
         return None
 
     def steps_off(self, mechanism: Mechanism) -> float | None:
-        """Return how many steps its quantiles would be off on the mean in an `EvenGroup`; None
-        without quantiles.
+        """Return the mean error of its quantiles, in steps, in an `EvenGroup`; None without
+        quantiles.
         """
         return None
 
@@ -278,8 +278,8 @@ class GroupedRequest(OutcomeRequest):
         return np.concatenate([measured_rows(space, group, read(group.names)) for group in self.by])
 
     def of_answered(self, column: str) -> Request:
-        """Return the request by the same groups of those who answered; the column, which says who
-        did, becomes a feature of each set.
+        """Return the request restricted to those who answered; the column that says who did becomes
+        a feature of each set.
         """
         groups = [Margin(*group.names, column) for group in self.by]
         changed: Request = evolve(cast(Any, self), by=groups, answered=column)
@@ -321,7 +321,7 @@ class GroupedRequest(OutcomeRequest):
 
     @property
     def file_stems(self) -> tuple[str, ...]:
-        """What the file of each set of groups is called, but for its ending."""
+        """The name of the file of each set of groups, without its ending."""
         if len(self.by) == 1:
             return (self.name,)
         return tuple(f"{self.name}-by-{'-'.join(group.names)}" for group in self.shown_sets)
@@ -333,7 +333,7 @@ class GroupedRequest(OutcomeRequest):
 
 
 class ValuesRequest(GroupedRequest):
-    """What quantiles and distributions share: every step of the grid costs some precision."""
+    """The base of quantiles and distributions: every step of the grid costs some precision."""
 
     __slots__ = ()
 
@@ -343,7 +343,7 @@ class ValuesRequest(GroupedRequest):
 
     @classmethod
     def usual_steps(cls, lower: Fraction, upper: Fraction) -> int:
-        """Return the steps between two bounds, unless declared: steps of 1 where that is few."""
+        """Return the default number of steps between two bounds: steps of 1 if these are few."""
         return unit_steps(lower, upper, cls.most_steps)
 
     @classmethod
@@ -357,8 +357,8 @@ def _statistic_name(request: "StatisticRequest") -> str:
 
 @frozen
 class StatisticRequest(GroupedRequest):
-    """What requests for sums, means and proportions by groups share: their fields, and how their
-    noise is forecast.
+    """The base of requests for sums, means and proportions by groups: their fields and
+    forecasts.
     """
 
     statistic: Statistic = field(converter=statistic_from)
@@ -413,8 +413,8 @@ class StatisticRequest(GroupedRequest):
         return (Forecast(self.name, self.features, line, values),)
 
     def noise_lines(self, mechanism: Mechanism, foreseen: Sequence[Any]) -> list[str]:
-        """Say with what noise the sums behind it would be measured, and how far off that leaves
-        it.
+        """Describe the noise of the sums behind it, and the resulting
+        error.
         """
         return [sums_line(self.name, mechanism, foreseen)]
 
@@ -422,7 +422,7 @@ class StatisticRequest(GroupedRequest):
 def describe_errors(
     errors: NDArray[np.float64], what: str, at_best: str = "", at_worst: str = ""
 ) -> tuple[str, dict[str, float]]:
-    """Say how large several standard errors are and where each end is; return the same as plain
+    """Describe several standard errors and their range; return the same as plain
     values.
 
     >>> describe_errors(np.array([0.12, 1.5, 0.41]), "mean", "largest group", "smallest")[0]
@@ -444,8 +444,8 @@ def describe_errors(
 
 
 def sums_line(name: str, mechanism: Mechanism, foreseen: Sequence[Forecast]) -> str:
-    """Say with what noise the sums behind a statistic would be measured, and how far off it is
-    then.
+    """Describe the noise of the sums behind a statistic, and the resulting
+    error.
     """
     # The mechanism counts in steps of the grid; a reader knows the units of the outcome.
     scale = mechanism.scale * float(mechanism.space.unit)
@@ -487,7 +487,7 @@ def _units(column: str, lower: Fraction, upper: Fraction, step: Any) -> int:
 
 
 def binary_outcome(column: str) -> Outcome:
-    """Return the outcome of which a mean is a proportion: zeros and ones.
+    """Return the outcome whose mean is a proportion: zeros and ones.
 
     >>> binary_outcome("cured").steps
     1

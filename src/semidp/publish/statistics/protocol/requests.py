@@ -1,9 +1,9 @@
-"""What a request answers, in one piece and by parts, how an entry of a plan file becomes one, and
-what every published result answers.
+"""The interface of requests, in one piece and by parts, their entries in a plan file, and the
+interface of every published result.
 
-The pipeline, the commands and the explorer go through `Request`; `OwnBudget` is what a new
-statistic begins with. A result knows its noise and guarantee, its files, its words, and how it is
-computed again; a statistic's `Published` class adds what is its own.
+The pipeline, the commands and the explorer go through `Request`; a new statistic begins with
+`OwnBudget`. A result knows its noise and guarantee, its files, its words, and how to recompute it;
+a statistic's `Published` class adds the rest.
 """
 
 from abc import ABC, abstractmethod
@@ -45,7 +45,7 @@ from semidp.publish.written_values import only_keys, text
 
 
 def noise_values(mechanism: Mechanism) -> dict[str, Any]:
-    """Return the noise of a mechanism as plain values, with the unit that it is in unless it counts
+    """Return the noise of a mechanism as plain values, with its unit unless it counts
     records.
     """
     values: dict[str, Any] = {"noise": mechanism.to_json()}
@@ -63,17 +63,17 @@ Choice = TypeVar("Choice", bound=StrEnum)
 
 @frozen
 class Forecast:
-    """How far something that a request would publish is off, before anything is drawn: from public
-    values alone.
+    """A forecast of the error of a result, before anything is drawn, from public values
+    alone.
 
     Parameters
     ----------
     name, features
-        What it is called, and the features that it is by.
+        Its name, and its features.
     said
-        How far off it would be, in words.
+        The error in words.
     numbers
-        The same as plain values.
+        The error as plain values.
 
     Examples
     --------
@@ -91,11 +91,11 @@ class Forecast:
 
     @property
     def label(self) -> str:
-        """What it is about, by which plans are compared: its name."""
+        """Its label in comparisons of plans: its name."""
         return self.name
 
     def line(self) -> str:
-        """Say how far off it would be."""
+        """Describe its error."""
         return self.said
 
     def to_json(self) -> dict[str, Any]:
@@ -136,7 +136,7 @@ class Request(ABC):
     @property
     @abstractmethod
     def budget(self) -> Budget | None:
-        """What it may spend."""
+        """Its budget."""
 
     @property
     @abstractmethod
@@ -171,7 +171,7 @@ class Request(ABC):
     def publish(
         self, mechanism: Mechanism, measured: Measurement, scope: Scope, progress: Progress
     ) -> "Published":
-        """Return what is published: post-processing of the measurement and of public values."""
+        """Return the published result, a function of the measurement and of public values."""
 
     @abstractmethod
     def to_json(self) -> dict[str, Any]:
@@ -180,7 +180,7 @@ class Request(ABC):
     # --- what most requests answer alike
 
     def as_request(self) -> "Request":
-        """Return what a plan holds where nothing else is asked for: the request itself."""
+        """Return the entry of a plan for this request: the request itself."""
         return self
 
     @property
@@ -194,13 +194,13 @@ class Request(ABC):
         return self.key
 
     def forecast(self, mechanism: Mechanism, scope: Scope) -> tuple[Forecast, ...]:
-        """Return what it would publish with a mechanism: nothing is foreseen unless a statistic
-        says more.
+        """Forecast its result with a mechanism: nothing by
+        default.
         """
         return ()
 
     def noise_lines(self, mechanism: Mechanism, foreseen: Sequence[Any]) -> list[str]:
-        """Say with what noise it would be measured, and how far off that leaves it."""
+        """Describe its noise, and the resulting error."""
         scale = mechanism.scale * float(mechanism.space.unit)
         lines = [forecast.line() for forecast in foreseen]
         how = "; ".join(lines) or f"scale {scale_text(scale)}, {mechanism.claim} claim"
@@ -208,7 +208,7 @@ class Request(ABC):
         return [f"{mechanism.name} for {name}: {how}"]
 
     def noise_json(self, mechanism: Mechanism, foreseen: Sequence[Any]) -> dict[str, Any]:
-        """Return its noise as plain values, with the unit that it is in unless it counts
+        """Return its noise as plain values, with its unit unless it counts
         records.
         """
         return noise_values(mechanism)
@@ -235,30 +235,30 @@ class Request(ABC):
 
     @property
     def targets(self) -> tuple[tuple[str, Fraction | None], ...]:
-        """The tables that are asked for, and the errors that they name."""
+        """The requested tables, and their target errors."""
         names = [" by ".join(table.features) for table in self.tables]
         errors = [table.target_error for table in self.tables]
         return tuple(zip(names, errors, strict=True))
 
     @property
     def has_targets(self) -> bool:
-        """Whether a table names an error instead of a budget."""
+        """Whether a table has a target error instead of a budget."""
         return any(error is not None for _, error in self.targets)
 
     @property
     def largest_target(self) -> Fraction:
-        """The largest error that a table names."""
+        """The largest target error of a table."""
         errors = [error for _, error in self.targets if error is not None]
         return max(errors, default=Fraction(0))
 
     def refuse_parts(self) -> None:
-        """Refuse what cannot be carried out alongside parts: nothing, it is carried out in one
-        piece.
+        """Refuse nothing: it runs in one piece alongside the
+        parts.
         """
         return
 
     def refuse_units(self) -> None:
-        """Refuse it: next to linked units tables of both are built, and nothing else."""
+        """Refuse it: releases with linked units have only tables."""
         raise InputError(
             "linked units support tables only: release other statistics of members separately"
         )
@@ -281,7 +281,7 @@ class Request(ABC):
         return rows.ravel()
 
     def parts_space(self, scope: Scope) -> QuerySpace:
-        """Return the query space of one piece."""
+        """Return the query space in one piece."""
         return self.space(scope)
 
     def parts_calibrate(self, space: QuerySpace) -> Mechanism:
@@ -296,7 +296,7 @@ class Request(ABC):
         requests: "Sequence[Request]",
         reader: Reader,
     ) -> "StepsByParts | None":
-        """Return None: it is carried out in one piece."""
+        """Return None: it runs in one piece."""
         return None
 
     def with_budget(self, budget: Budget | None) -> Self:
@@ -322,23 +322,23 @@ class Request(ABC):
         return self
 
     def without_targets(self) -> Self:
-        """Return the request, which names no error."""
+        """Return the request, which has no target error."""
         return self
 
     def excess(self, mechanism: Mechanism) -> float:
-        """Return 0: it names no error."""
+        """Return 0: it has no target error."""
         return 0.0
 
 
 def require_budget(request: Request) -> Budget:
-    """Return what a request may spend; refuse one without a budget."""
+    """Return the budget of a request; refuse one without a budget."""
     if request.budget is None:
         raise InputError(f"{request.name!r} has no privacy budget: give epsilon, rho or mu")
     return request.budget
 
 
 class PlanEntry:
-    """An entry of a plan file, a key a field."""
+    """An entry of a plan file, one key per field."""
 
     __slots__ = ()
 
@@ -355,7 +355,7 @@ class PlanEntry:
         return ["name", *(name for name in names if name != "name")]
 
     def to_json(self) -> dict[str, Any]:
-        """Return the request as plain values: what is not asked for is left out."""
+        """Return the request as plain values, without defaults."""
         entry: dict[str, Any] = {}
         for name in self._written():
             entry |= self._entry(name, getattr(self, name))
@@ -407,7 +407,7 @@ class OwnBudget(PlanEntry, Request):
 
     @property
     def files(self) -> tuple[str, ...]:
-        """One file, called after it."""
+        """One file, named after it."""
         return (f"{self.name}.csv",)
 
     def calibrate(self, space: QuerySpace) -> Mechanism:
@@ -416,7 +416,7 @@ class OwnBudget(PlanEntry, Request):
 
 
 def read_entries(document: Mapping[str, Any], key: str) -> list[Any]:
-    """Return a list of a plan file; refuse what is none."""
+    """Return a list of a plan file; refuse other values."""
     entries = document.get(key, [])
     # A single entry that is no list would be read key by key, or letter by letter.
     if not isinstance(entries, (list, tuple)):
@@ -468,9 +468,9 @@ def member(kind: type[Choice], value: str, name: str) -> Choice:
 
 @frozen(eq=False)
 class RequestMeasurement:
-    """What was measured of one request, and by which noise: what it is published from.
+    """The measurement of one request and its noise, from which the result is published.
 
-    Tables by parts have classes of their own, because a release does not hold all of their cells.
+    Tables by parts have their own classes, because a release does not hold all of their cells.
     """
 
     mechanism: Mechanism
@@ -479,14 +479,14 @@ class RequestMeasurement:
     def publish(
         self, request: Any, scope: Scope, counts: Sequence[Any], progress: Progress
     ) -> "Published":
-        """Return what is published of it.
+        """Return its published result.
 
         Parameters
         ----------
         request, scope
-            What was asked for, and what is public.
+            The request, and the public scope.
         counts
-            The whole numbers of its tables, where they were fitted before.
+            The whole numbers of its tables, if fitted before.
         progress
             Told what is going on.
         """
@@ -498,20 +498,20 @@ class RequestMeasurement:
 
 
 class StepsByParts(ABC):
-    """A request that is carried out part by part: what is done before the parts, for each part, and
-    after them. A request that is not cut is one block, and has nothing to do in a part.
+    """The steps of a request by parts: before the parts, for each part, and after them. A request
+    that is not cut is one block, without work in the parts.
 
     Parameters
     ----------
     request, mechanism
-        What is asked for, and its noise, calibrated to the whole.
+        The request, and its noise, calibrated to the whole.
     values
         The confidential values that are measured before the parts.
     stems
-        What its files next to the folders of parts are called, but for their endings, where the
-        plan does not say.
+        The names of its files next to the folders of parts, without endings, if the plan does
+        not name them.
     foreseen
-        What may be published otherwise than was asked for, in sentences.
+        Sentences on what may be published differently than requested.
     """
 
     is_fitted_jointly: ClassVar[bool] = False
@@ -537,11 +537,11 @@ class StepsByParts(ABC):
 
     @abstractmethod
     def begin(self, noisy: NDArray[Any], private: bool) -> None:
-        """Take what was measured before the parts; `ValueError` where it is damaged."""
+        """Take the measurement from before the parts; `ValueError` if it is damaged."""
 
     def settle(self, work: Path, progress: Progress) -> None:  # noqa: B027 - most need nothing
-        """Settle what the parts need, when they are measured where that comes first; nothing unless
-        a request says more.
+        """Settle what the parts need once they are measured, if measuring comes first; by default
+        nothing.
 
         Parameters
         ----------
@@ -552,14 +552,14 @@ class StepsByParts(ABC):
         """
 
     def part_work(self, node: int) -> PartWork | None:
-        """Return what is to be done in one part: only measuring before `settle`. None if nothing
-        is.
+        """Return the work of one part: only measuring before `settle`. None if there is
+        none.
         """
         return None
 
     @abstractmethod
     def build_result(self, parts: Sequence[Part], work: Path, progress: Progress) -> "Published":
-        """Return what is published, when all parts are done."""
+        """Return the result when all parts are done."""
 
 
 NOISY = ("noisy", "steps_")
@@ -577,7 +577,7 @@ class Trust:
     Parameters
     ----------
     what
-        What is believed, in a sentence.
+        What is taken on trust, in a sentence.
     fields
         Where it is stated: fields of release.json, ``file column``, or files.
     """
@@ -592,13 +592,13 @@ class Trust:
 
 @frozen
 class Noise:
-    """How something was measured: the mechanism, its scale, what it claims, and the loss it was
-    expected to cost.
+    """The noise of a measurement: the mechanism, its scale, its claim, and its expected
+    loss.
 
     `expected_l2` is the root of the expected squared distance between the measurement and the
     truth; `naive_l2` is the same for ordinary differential privacy pushed to the same guarantee by
-    group privacy. `exact` is the law with its parameters as fractions; in JSON they stand among the
-    other entries, and an exact scale takes the place of the rounded one.
+    group privacy. `exact` is the distribution with its parameters as fractions; in JSON they are
+    among the other entries, and an exact scale replaces the rounded one.
 
     >>> noise = Noise("laplace", 4.0, "exact", 1.0, None, {"law": "laplace", "scale": "4"})
     >>> noise.to_json()["scale"]
@@ -637,22 +637,22 @@ class Noise:
 
 @frozen(slots=False, eq=False, kw_only=True)
 class Published(DataFrames):
-    """What all published results share.
+    """The base of all published results.
 
     Parameters
     ----------
     name
-        What it is called, and its files.
+        Its name, and that of its files.
     noise
-        How it was measured.
+        Its noise.
     guarantee
-        What its measurement guarantees.
+        The guarantee of its measurement.
     advertised
-        What the same noise would be said to give for one record if the exact totals were ignored.
+        What the same noise would seem to guarantee for one record if the exact totals were ignored.
     private
         Whether its randomness was secure.
     noisy
-        What was measured, as drawn: everything else follows from it and from public values.
+        The measurement as drawn: everything else follows from it and from public values.
     """
 
     key: ClassVar[str]
@@ -672,7 +672,7 @@ class Published(DataFrames):
 
     @property
     def list_key(self) -> str:
-        """The list of release.json that it is in."""
+        """The list of release.json that contains it."""
         return self.key
 
     # --- tables of counts in it
@@ -696,14 +696,14 @@ class Published(DataFrames):
     # --- a release by parts
 
     def with_partition(self, partition: Partition) -> "Published":
-        """Return the result when it is known where the parts are: itself where nothing of it is in
-        them.
+        """Return the result with the location of its parts; itself if it has
+        none.
         """
         return self
 
     def part_stems(self) -> tuple[list[str], str | None]:
-        """Return what its tables in a part are called, and the file of what was measured there,
-        where it is cut.
+        """Return the names of its tables in a part, and of the file of measurements there, if it
+        is cut.
         """
         return [], None
 
@@ -714,15 +714,15 @@ class Published(DataFrames):
     def publish_part(
         self, files: StoredFiles, node: int, part: Part
     ) -> tuple[list[PublishedTable], Columns | None]:
-        """Publish one part again from what was measured in it: its tables, and the measurement."""
+        """Publish one part again from its measurement: its tables, and the measurement."""
         return [], None
 
     def part_faults(self, node: int, tables: Sequence[PublishedTable]) -> Iterator[str]:
-        """Say where whole numbers of a part do not add up to exact totals, or to tables above."""
+        """Report whole numbers of a part that do not add up to exact totals, or to tables above."""
         yield from ()
 
     def whole_noisy(self, partition: Partition | None) -> NDArray[Any]:
-        """Return what was measured in all parts together, as drawn: what one piece would hold."""
+        """Return the measurement of all parts together, as a release in one piece would hold it."""
         return self.noisy
 
     def space(self, request: "Request", scope: Scope) -> QuerySpace:
@@ -730,8 +730,8 @@ class Published(DataFrames):
         return request.space(scope)
 
     def files(self, form: Form | None = None) -> dict[str, Columns]:
-        """Return the files that hold it; cells and measurements in this form, or in what their
-        number suggests.
+        """Return the files that hold it; cells and measurements in this form (default: by their
+        number).
         """
         raise NotImplementedError
 
@@ -743,11 +743,11 @@ class Published(DataFrames):
         return self.name
 
     def noisy_lines(self) -> list[str]:
-        """Say what of it is published with noise, and how much."""
+        """Describe what it publishes with noise, and how much."""
         return [self.title()]
 
     def summary_lines(self) -> list[tuple[str, str]]:
-        """Return what a terminal shows of it: lines, each after a word on what it is about."""
+        """Return its lines for a terminal, each after a keyword."""
         scale = scale_text(self.noise.scale)
         line = f"{self.noise.mechanism}, scale {scale}, for {self.title()}"
         return [("mechanism", line)]
@@ -765,16 +765,16 @@ class Published(DataFrames):
         return [(file, self.title()) for file in self.files(form)]
 
     def columns_by_name(self) -> dict[str, PublishedColumns]:
-        """Return what a release finds of it under a name, for data frames."""
+        """Return its columns by name, for data frames."""
         return {}
 
     def by_features(self) -> dict[tuple[str, ...], PublishedColumns]:
-        """Return what a release finds of it by features, for data frames."""
+        """Return its columns by features, for data frames."""
         return {}
 
     def to_dict(self) -> dict[str, list[Any]]:
-        """Return the columns of its file as lists; refused if it has several and none of its
-        name.
+        """Return the columns of its file as lists; refused if it has several files and none
+        with its name.
         """
         by_name = self.columns_by_name()
         name = self.name if self.name in by_name or len(by_name) != 1 else next(iter(by_name))
@@ -785,7 +785,7 @@ class Published(DataFrames):
         return by_name[name].to_dict()
 
     def claim_text(self) -> str:
-        """Say whether the claim is about the numbers that were drawn."""
+        """Say whether the claim covers the numbers actually sampled."""
         return CLAIM_TEXTS[self.noise.claim]
 
     @property
@@ -798,18 +798,18 @@ class Published(DataFrames):
         return []
 
     def cautions(self) -> list[str]:
-        """Say where noise dominates what is published: from its numbers, each time it is shown."""
+        """Say where noise dominates the result, from its numbers, each time it is shown."""
         return []
 
     def errors_json(self) -> list[dict[str, Any]]:
-        """Return how wrong the cells of its tables are, as plain values: of each its name, errors,
+        """Return the errors of the cells of its tables as plain values: for each its name, errors,
         and the share that noise dominates.
         """
         return []
 
     @classmethod
     def said_of_several(cls, results: Sequence[Self]) -> list[str]:
-        """Say what holds for all results of this class in one release."""
+        """Return sentences about all results of this class in one release."""
         return []
 
     def to_json(self) -> dict[str, Any]:
@@ -826,7 +826,7 @@ class Published(DataFrames):
         """Return its mechanism, by the name that it states, recalibrated as the request's budget
         asks.
 
-        What ``auto`` chooses may change from version to version; what was chosen is in the result.
+        The choice of ``auto`` may change between versions; the result records what was chosen.
         """
         space = self.space(request, scope)
         return calibrate_named(self.noise.mechanism, space, require_budget(request))
@@ -835,17 +835,17 @@ class Published(DataFrames):
         """Return the mechanism whose noise was drawn; None if it states less noise than its
         budget needs.
 
-        `needed` is the mechanism of its budget. Noise that may be placed in several ways is what
-        the result states.
+        `needed` is the mechanism of its budget. If noise may be placed in several ways, the
+        result's statement counts.
         """
         return needed if self.noise.scale >= needed.scale * (1 - CLOSE) else None
 
     def measurement(self, mechanism: Mechanism) -> Measurement:
-        """Return what was measured as the mechanism would have returned it."""
+        """Return the measurement as the mechanism would have returned it."""
         return mechanism.restore_measurement(self.noisy, self.private)
 
     def noisy_columns(self, form: Form | None) -> Iterator[str]:
-        """Yield where its noisy values stand: a file, and a column of it."""
+        """Yield the location of its noisy values: a file and a column."""
         if self.noise.absent:
             return
         for name, columns in self.files(form).items():
@@ -854,8 +854,8 @@ class Published(DataFrames):
                     yield f"{name} {column}"
 
     def trust_assumptions(self, request: "Request") -> Iterator[Trust]:
-        """Yield what is believed of it besides its noisy values: nothing else that it states
-        follows from the rest.
+        """Yield what is taken on trust about it besides its noisy
+        values.
         """
         yield from ()
 
@@ -878,7 +878,7 @@ def calibrate_named(name: str, space: QuerySpace, budget: Budget) -> Mechanism:
 
 
 def noise_name(mechanism: Mechanism) -> str:
-    """Return what a release calls the noise of a mechanism.
+    """Return the name of the noise of a mechanism in a release.
 
     >>> from semidp.promise.tradeoff.budget import Budget
     >>> from semidp.promise.mechanisms.examples import two_way
@@ -905,8 +905,8 @@ def noise_law(mechanism: Mechanism) -> dict[str, str]:
 def mechanism_fields(
     name: str, mechanism: Mechanism, private: bool, expected_l2: float | None = None
 ) -> dict[str, Any]:
-    """The fields that all results take from a mechanism; its own expected loss unless another is
-    given.
+    """The fields that all results take from a mechanism (default: with its own expected
+    loss).
     """
     expected = mechanism.expected_l2 if expected_l2 is None else expected_l2
     # Where values are chosen, ordinary differential privacy has nothing to compare them with.
@@ -921,7 +921,7 @@ def mechanism_fields(
 
 
 def naive_record_tradeoff(mechanism: Mechanism) -> Tradeoff | None:
-    """Return the guarantee for one record that would be stated, wrongly, if the exact totals were
+    """Return the guarantee for one record that would wrongly be stated if the exact totals were
     ignored.
 
     The noise that hides a move of squared length Δ2² at mu hides one record, of squared length 2,

@@ -1,10 +1,10 @@
-"""What is published of a statistic that is not a table of counts: one class for all of them; the
-settings that ask for statistics; and the kinds of statistics, with their registry.
+"""Published statistics other than tables of counts (one class for all), the settings that request
+statistics, and the registry of kinds.
 
-A statistic hands over sheets of columns with a role and its own sentences; files, data frames,
+A statistic provides sheets of columns with a role and its own sentences; files, data frames,
 report, terminal and JSON follow. A setting is declared once: the command line, plan files, the
-explorer and the refusals of combinations come from it. `Chosen` holds what was chosen of them. What
-a statistic reads of it counts as used, and a setting without effect can be refused.
+explorer and the refusals of combinations come from it. `Chosen` holds the chosen values. Values
+that a statistic reads count as used, and a setting without effect can be refused.
 
 A module of `statistics` with a `KIND`, or a folder with a module `kind`, is a statistic: its `KIND`
 says how its requests and its recorded queries are read. It is found by the name that a plan, a
@@ -57,7 +57,7 @@ class Panel(StrEnum):
 
 
 class Shape(StrEnum):
-    """How a setting is written, and how it is held once it is read.
+    """The notation of a setting, and the type of its value.
 
     ``columns``: names of columns, or other texts. ``features``: a tuple of names; several of them
     if the option may be repeated. ``lists`` and ``texts``: a list or a text for each of several
@@ -96,45 +96,46 @@ _DEFAULTS: dict[Shape, Any] = {Shape.columns: (), Shape.features: (), Shape.tick
 
 @frozen
 class Setting:
-    """One thing that can be chosen.
+    """One setting.
 
     Parameters
     ----------
     name
         Its name: of the parameter in Python and, unless `key` says otherwise, in a plan file.
     help
-        What it is, in a sentence or two. A setting is marked, as in ``⟨most⟩``.
+        Its help, in a sentence or two. Settings are marked, as in ``⟨most⟩``.
     shape
-        How it is written.
+        Its notation.
     metavar
-        How that is shown in the help.
+        Its placeholder in the help.
     panel
-        Where the help of `semidp release` lists it; None for what only plan files and ``--set``
-        reach.
+        Where the help of `semidp release` lists it; None for settings only of plan files and
+        ``--set``.
     default
-        What holds unless it is given; its shape says so unless told.
+        Its default value (default: that of its shape).
     option
-        The option, unless it is spelled like the name.
+        The option, if it differs from the name.
     key
-        Where a plan file has it; "" for what is no part of a plan.
+        Its key in a plan file; "" if it is not part of a plan.
     type
-        Its type in Python, unless it is that of its shape; "" if Python says it in another way.
+        Its type in Python, if it differs from that of its shape; "" if Python has another way to
+        say it.
     needs
-        Settings of which one must be given with it.
+        Settings, one of which must be given with it.
     excludes
         Settings that cannot be given with it.
     label
-        What a page calls it.
+        Its label on a page.
     example
-        What may be written: for a page, and for whoever wrote something else.
+        An example of a value, for pages and error messages.
     several
         Whether an option of features may be repeated, for several sets.
     beside
-        Settings that say more about what this one asks for.
+        Settings that refine this one.
     private
-        Whether its column is an outcome that nothing publishes.
+        Whether its column is a private outcome.
     least
-        The least whole number that it takes.
+        The least whole number that it accepts.
 
     Examples
     --------
@@ -177,7 +178,7 @@ class Setting:
         return self.shape in several or (self.shape is Shape.features and self.several)
 
     def read(self, written: Sequence[str]) -> Any:
-        """Read what was written after the option, once or several times.
+        """Read the values of the option, given once or several times.
 
         >>> bounds = Setting(name="bounds", help="", shape=Shape.lists, example="age=0,120")
         >>> bounds.read(["age=0,120"])
@@ -223,7 +224,7 @@ def split_names(text: str) -> tuple[str, ...]:
 
 
 def assign_values(option: str, entries: Sequence[str], example: str) -> dict[str, str]:
-    """Read what an option says of each feature or column.
+    """Read the values of an option for each feature or column.
 
     >>> assign_values("--null-level", ["sex=unknown"], "region=unknown")
     {'sex': 'unknown'}
@@ -262,7 +263,7 @@ def index_settings(asking: Iterable[Setting]) -> dict[str, Setting]:
 
 
 def name_needed(setting: Setting) -> str:
-    """Say what a setting needs.
+    """Name the settings that a setting needs.
 
     >>> name_needed(Setting(name="fit", help="", shape=Shape.text, needs=("table", "all_pairs")))
     '⟨fit⟩ works only with ⟨table⟩ or ⟨all_pairs⟩: add that, or leave it out'
@@ -273,7 +274,7 @@ def name_needed(setting: Setting) -> str:
 
 
 class Chosen:
-    """What was chosen of the settings of statistics.
+    """The chosen values of the settings of statistics.
 
     >>> mean = Setting(name="mean", help="A mean.", shape=Shape.columns)
     >>> grid = Setting(name="grid", help="The grid.", shape=Shape.texts, needs=("mean",))
@@ -296,7 +297,7 @@ class Chosen:
         return self.values.get(setting.name, nothing)
 
     def of_column(self, setting: Setting, column: str) -> Any:
-        """Return what a setting says of one column; None if it says nothing."""
+        """Return the value of a setting for one column, or None."""
         self._used.add((setting.name, column))
         return self.values.get(setting.name, {}).get(column)
 
@@ -330,25 +331,25 @@ NOTHING_MEASURED = "There is no record, so there is nothing to measure and no no
 
 @frozen
 class Sentences:
-    """What a statistic says of itself, where columns do not say it.
+    """The sentences of a statistic, beyond its columns.
 
     Parameters
     ----------
     title
-        What it is called: mean of score by ward.
+        Its title: mean of score by ward.
     noise
         The noise, after the name of the mechanism, for a terminal and for specialists
         (default: its scale).
     mechanism
         What a terminal calls the mechanism (default: its own name).
     paragraphs
-        How it was measured and what it means, for the report; not said if there is no record.
+        How it was measured and what it means, for the report; left out if there are no records.
     further
         Further facts for specialists, each with its name.
     notes
-        Further lines of a terminal, each with a word on what it is about.
+        Further lines for a terminal, each with a keyword.
     faint
-        Why noise is said to dominate a row.
+        Why noise counts as dominating a row.
     warnings
         What a reader must know about it: recorded in release.json.
     """
@@ -365,7 +366,7 @@ class Sentences:
 
 @frozen(eq=False, kw_only=True, repr=False)
 class PublishedStatistic(Published):
-    """What is published of a statistic.
+    """A published statistic.
 
     Parameters
     ----------
@@ -374,13 +375,13 @@ class PublishedStatistic(Published):
     sheets
         Its files: columns with a role.
     analysis
-        What follows from the measurement, and answers more questions than the files do.
+        Derived from the measurement; answers more questions than the files.
     sentences
-        What it says of itself.
+        Its sentences.
     facts
-        What release.json says of it besides.
+        Further entries in release.json.
     mechanism
-        How it was measured; None for a combination of several measurements.
+        Its mechanism; None for a combination of several measurements.
 
     Examples
     --------
@@ -417,7 +418,7 @@ class PublishedStatistic(Published):
         return {**super().to_json(), **self.facts}
 
     def columns_by_name(self) -> dict[str, PublishedColumns]:
-        """Return each file under its name, for data frames; not what was only measured."""
+        """Return each file under its name, for data frames, without bare measurements."""
         return {sheet.name: sheet for sheet in self.sheets if sheet.has_estimates}
 
     def file_words(self, form: Form | None = None) -> list[tuple[str, str]]:
@@ -509,18 +510,18 @@ class PublishedStatistic(Published):
     # --- computed again
 
     def recalibrate(self, request: Request, scope: Scope) -> Mechanism:
-        """Return its mechanism: what it was published from."""
+        """Return the mechanism from which it was published."""
         assert self.mechanism is not None, "a combination has the mechanisms of its releases"
         return self.mechanism
 
     def trust_assumptions(self, request: Request) -> Iterator[Trust]:
-        """Yield what is believed of it besides its noisy values."""
+        """Yield what is taken on trust about it besides its noisy values."""
         for what, key in self.request.trusted_fields.items():
             yield Trust(what, (f"plan.{request.key}.{key}",))
 
 
 class MeasurementSource(Protocol):
-    """What was measured, and often what follows from it."""
+    """A measurement, often with what follows from it."""
 
     @property
     def mechanism(self) -> Mechanism:
@@ -539,14 +540,14 @@ def publish_statistic(
     facts: Mapping[str, Any] | None = None,
     analysis: Any = None,
 ) -> PublishedStatistic:
-    """Return a statistic from what was measured and what follows from it.
+    """Return a statistic from a measurement and what follows from it.
 
     Parameters
     ----------
     request, source
-        What was asked for, and the measurement with what follows from it.
+        The request, and the measurement with what follows from it.
     sentences, sheets, facts
-        What is said, the files, and what release.json says besides.
+        The sentences, the files, and further entries in release.json.
     analysis
         What answers further questions (default: `source`).
     """
@@ -578,7 +579,7 @@ class OtherAnswer:
     Parameters
     ----------
     request
-        What asks them.
+        The request that asks them.
     better
         Whether it answers them better, by public numbers alone.
     reason
@@ -592,39 +593,39 @@ class OtherAnswer:
 
 @frozen
 class Kind:
-    """A kind of statistic, as the packages above its folder know it.
+    """A kind of statistic, as the packages above its folder see it.
 
     Parameters
     ----------
     place
-        Where its requests stand among those of a plan.
+        The position of its requests among those of a plan.
     key
         The list of its requests in a plan file.
     asked
-        The classes that a plan takes; the first reads an entry of a plan file.
+        Its classes of requests; the first reads an entry of a plan file.
     results
-        The keys of its lists in release.json, with how their results are read, where they are not
-        published again from their measurements.
+        The keys of its lists in release.json, with the readers of results that are not published
+        again from their measurements.
     always_listed
         The keys of lists that release.json has even if they are empty.
     plan_keys
-        What it may have at the top of a plan file next to its list.
+        Its keys at the top of a plan file, besides its list.
     gather
-        Turns what a plan was given into its requests.
+        Turns the arguments of a plan into its requests.
     read_plan, write_plan
-        How its requests are read from a plan file and written to it, where an entry each is not
-        all.
+        How its requests are read from a plan file and written to it, if they are more than one
+        entry each.
     settings
-        What can be chosen of it, each with what stands next to it: options of `semidp release` and
-        controls of the explorer.
+        Its settings, each with those that refine it: options of `semidp release` and controls of
+        the explorer.
     ask
-        Turns what was chosen into requests, or into whatever a plan takes.
+        Turns chosen values into requests, or into other arguments of a plan.
     shown
-        The inverse of `ask`: the choices that produce a request, each next to what it asks for,
+        The inverse of `ask`: the choices that produce a request, each with what it asks for,
         without a budget. One request may need several, such as one for each table.
     alternative
-        Returns how this kind would answer a request of another, next to the mechanism that would
-        measure it; None if it does not answer such questions. Public numbers alone decide.
+        Returns how this kind would answer a request of another kind, given the mechanism that
+        would measure it; None if it does not answer such questions. Public numbers alone decide.
     of_answers
         Returns the same statistic of those who answered, where who did is private; None if this
         kind does not know how.
@@ -726,12 +727,12 @@ def asking_settings() -> dict[str, tuple[Kind, Setting]]:
 
 
 def statistic_settings() -> dict[str, Setting]:
-    """Return all settings of statistics by their names, each where it is first of use."""
+    """Return all settings of statistics by name, each where it is first used."""
     return index_settings(asked for _, asked in asking_settings().values())
 
 
 def build_requests(chosen: Chosen) -> list[Any]:
-    """Return everything that was asked for, kind by kind; refuse what was chosen and is of no use.
+    """Return all requests, kind by kind; refuse chosen values without effect.
 
     >>> chosen = Chosen(
     ...     {"mean": ("age",), "group": (("region",),), "bounds": {"age": ("0", "120")}}
@@ -749,8 +750,8 @@ def build_requests(chosen: Chosen) -> list[Any]:
 
 
 def list_choices(request: Request) -> list[tuple[Mapping[str, Any], Any]]:
-    """Return what would have been chosen to ask for a request, thing by thing; nothing if that
-    cannot be chosen.
+    """Return the choices that would produce a request; nothing if no choices
+    do.
 
     >>> from semidp.publish.statistics.tables.asked import TableRequest
     >>> from semidp.publish.statistics.tables.request import TablesRequest
@@ -769,7 +770,7 @@ def list_choices(request: Request) -> list[tuple[Mapping[str, Any], Any]]:
 
 
 def alternatives(request: Request, mechanism: Mechanism) -> list[OtherAnswer]:
-    """Return how other kinds would answer a request, next to the mechanism that would measure it.
+    """Return how other kinds would answer a request, given the mechanism that would measure it.
 
     >>> from semidp.promise.tradeoff.budget import Budget
     >>> from semidp.promise.mechanisms.examples import two_way
@@ -783,8 +784,8 @@ def alternatives(request: Request, mechanism: Mechanism) -> list[OtherAnswer]:
 
 
 def of_answers(request: Request) -> Request | None:
-    """Return the same statistic of those who answered, where who did is private; None if no kind
-    knows how.
+    """Return the same statistic of those who answered, if who answered is private; None if no kind
+    supports it.
 
     >>> from semidp.publish.statistics.tables.asked import TableRequest
     >>> from semidp.publish.statistics.tables.request import TablesRequest
@@ -808,7 +809,7 @@ def better(request: Request, mechanism: Mechanism) -> list[str]:
 
 
 def requests_from(document: Mapping[str, Any]) -> list[Request]:
-    """Return everything that a plan file asks for."""
+    """Return all requests of a plan file."""
     requests: list[Request] = []
     for kind in kinds():
         requests += kind.read(document)
@@ -834,8 +835,8 @@ def plan_keys() -> set[str]:
 
 
 def result_readers() -> dict[str, ResultReader]:
-    """Return how results are read that are not published again from their measurements, by the keys
-    of their lists in release.json.
+    """Return the readers of results that are not published again from their measurements, by the
+    keys of their lists in release.json.
 
     >>> list(result_readers())
     ['tables', 'products', 'linked', 'partitioned']
@@ -844,7 +845,7 @@ def result_readers() -> dict[str, ResultReader]:
 
 
 def result_keys() -> tuple[str, ...]:
-    """Return what release.json calls its lists of results, in the order of a plan's requests.
+    """Return the names of the lists of results in release.json, in the order of a plan's requests.
 
     >>> result_keys()[:2]
     ('tables', 'products')

@@ -1,9 +1,9 @@
-"""Linear and logistic regression on public groups: X'X is exact, and only X'y needs noise; and what
-to measure for it.
+"""Linear and logistic regression on public groups: X'X is exact, and only X'y needs noise; and the
+choice of what to measure.
 
 X'y follows from the sums of the outcome by cell, from the sums by the groups of each term, and from
-well-chosen combinations of the columns; none of them depends on how factors are coded. Which is
-best depends on the published counts and on the noise. Designs are in `moments`.
+well-chosen combinations of the columns; none of them depends on how factors are coded. The best
+choice depends on the published counts and on the noise. Designs are in `moments`.
 """
 
 import math
@@ -295,7 +295,7 @@ def _inverse(matrix: NDArray[np.object_]) -> tuple[NDArray[np.object_], int]:
 
 @frozen(slots=False, eq=False)
 class Moments:
-    """A noisy X'y of a design with public moments: what both regressions are computed from.
+    """A noisy X'y of a design with public moments, from which both regressions are computed.
 
     Parameters
     ----------
@@ -344,7 +344,7 @@ class Moments:
 
     @cached_property
     def gram(self) -> Floats:
-        """X'X, exact but for its conversion to floats."""
+        """X'X, exact except for its conversion to floats."""
         return gram_matrix(self.design, self.space.dataspace)
 
     @cached_property
@@ -368,7 +368,7 @@ class Moments:
 
 
 def gram_matrix(design: Design, dataspace: Dataspace) -> Floats:
-    """Return X'X of a design from the published counts, exact but for its conversion to floats."""
+    """Return X'X of a design from the published counts, exact up to conversion to floats."""
     # Python's division of whole numbers rounds once, however large they are.
     whole = design.gram(dataspace).astype(object)
     return np.asarray(whole / design.multiplier**2, dtype=np.float64)
@@ -439,7 +439,7 @@ def regression_mechanism(
 
 @frozen(slots=False, eq=False)
 class RegressionFit:
-    """What both regressions share."""
+    """The base of both regressions."""
 
     moments: Moments
 
@@ -572,7 +572,7 @@ class LinearFit(RegressionFit):
         level
             The probability that an interval holds the coefficient.
         sampling
-            Whether it is about the population that the records were drawn from.
+            Whether it is about the population that the records were sampled from.
         simultaneous
             Whether all intervals hold at once with that probability.
         """
@@ -736,8 +736,8 @@ class LogisticFit(RegressionFit):
         level
             The probability that an interval holds the coefficient.
         sampling
-            Whether it is about the population that the records were drawn from; else about the fit
-            to the records.
+            Whether it is about the population that the records were sampled from; else about the
+            fit to the records.
         simultaneous
             Whether all intervals hold at once with that probability.
         """

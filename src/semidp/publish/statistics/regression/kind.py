@@ -1,4 +1,4 @@
-"""Regressions: what is published, what is asked for, and how the registry finds them."""
+"""Regressions: results, requests, and their entry in the registry."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
@@ -183,8 +183,8 @@ def _measured_text(query: Mapping[str, Any]) -> str:
 
 
 def continuous_factors(terms: Sequence[str], factors: Sequence[str]) -> list[str]:
-    """Say where to go with a factor that looks like a measured number: one coefficient a value is
-    no slope.
+    """Advise on a factor that looks like a measured number: one coefficient per value is not a
+    slope.
 
     >>> continuous_factors([f"age={age}.5" for age in range(30)], ["age"])
     ['age has 30 coefficients, one for each number that occurs: give it bins. For a slope ...']
@@ -207,7 +207,7 @@ def continuous_factors(terms: Sequence[str], factors: Sequence[str]) -> list[str
 
 
 class Model(StrEnum):
-    """Which regression is fitted.
+    """The kind of regression.
 
     >>> [str(model) for model in Model]
     ['linear', 'logistic']
@@ -251,7 +251,7 @@ class RegressionRequest(OutcomeRequest):
     interactions
         Sets of factors whose columns are multiplied.
     coding
-        How factors are coded. It names the coefficients; what is measured does not depend on it.
+        How factors are coded. This affects only the names of coefficients, not the measurement.
     confidence
         The intervals next to the coefficients.
 
@@ -321,7 +321,7 @@ class RegressionRequest(OutcomeRequest):
 
     @property
     def files(self) -> tuple[str, ...]:
-        """A row a coefficient, and what was measured."""
+        """One row per coefficient, and the measurement."""
         return f"{self.name}.csv", f"{self.name}-measurements.csv"
 
     def design(self, scope: Scope) -> Design:
@@ -331,7 +331,8 @@ class RegressionRequest(OutcomeRequest):
         return Design.from_schema(schema, self.factors, interactions=pairs, coding=self.coding)
 
     def space(self, scope: Scope) -> QuerySpace:
-        """Return the space of what gives X'y with the least noise, by the published counts alone.
+        """Return the query space that gives X'y with the least noise, judged by the published
+        counts alone.
 
         Refuse a design whose moments are not public, or one that is collinear.
         """
@@ -344,8 +345,8 @@ class RegressionRequest(OutcomeRequest):
         ).space
 
     def measured_space(self, entry: Mapping[str, Any], scope: Scope) -> QuerySpace:
-        """Return the space of the query that was measured. It is stored: the best one depends on
-        rounding, and another machine may find another.
+        """Return the space of the measured query. It is stored: the best one depends on rounding,
+        and another machine may find a different one.
         """
         design = self.design(scope)
         readers = {"sums": recorded_sums, "moments": recorded_moments}
@@ -373,10 +374,10 @@ class RegressionRequest(OutcomeRequest):
         return space
 
     def forecast(self, mechanism: Mechanism, scope: Scope) -> tuple[Forecast, ...]:
-        """Return how far off its coefficients would be.
+        """Forecast the errors of its coefficients.
 
         X'X is exact, so the errors of a linear regression are known beforehand. Those of a
-        logistic one depend on its private fit, and are foretold for even odds: its covariance
+        logistic one depend on its private fit, and are forecast for even odds: its covariance
         ``(X'WX)^-1 N (X'WX)^-1`` with W = 1/4 is 16 times that of a linear one.
         """
         design = self.design(scope)

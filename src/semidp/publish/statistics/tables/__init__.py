@@ -1,12 +1,12 @@
-"""Tables of counts: one with a budget of its own, or several that share one and agree.
+"""Tables of counts: one with its own budget, or several that share a budget and agree.
 
-`request` says what is asked for, `published` what is released, `fitting` how several tables become
-whole numbers. Modules that begin with `linked` have members and units of linked files.
+`request` has the requests, `published` the results, `fitting` the whole numbers of several tables.
+Modules that begin with `linked` are about members and units of linked files.
 
-Released part by part, all parts are measured alike: `cut_tables` says how a measurement falls into
-blocks, `part_steps` counts and measures one part once, and has the order of two ways to publish
-them. *Joint*: all blocks are put together and published as in one piece; each part holds its rows.
-So it is where a number depends on several parts, and for linked files. *Separate* (`separate`):
-each part is estimated and fitted by itself, under tables at the cut that are published first. So it
-is wherever that gives the same, and the only way for tables that no machine holds.
+By parts, all parts are measured in the same way: `cut_tables` divides a measurement into blocks,
+`part_steps` counts and measures each part once, and has two ways to publish them. *Joint*: all
+blocks are assembled and published as in one piece; each part holds its rows. This is used if a
+number depends on several parts, and for linked files. *Separate* (`separate`): each part is
+estimated and fitted by itself, under tables at the cut that are published first. This is used
+whenever it gives the same result, and is the only way for tables too large for one machine.
 """

@@ -1,4 +1,4 @@
-"""Tables as a user describes them, and what of a request for tables follows from that alone."""
+"""Tables as a user describes them, and the properties of a request that follow from that alone."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
@@ -65,9 +65,9 @@ def _fit(value: FitKind | str) -> FitKind:
 class TableRequest(PlanEntry):
     """One table of counts, as a user describes it: its features, how to measure and how to fit it.
 
-    It is no request itself: a plan puts every table into a `TablesRequest`, which is measured and
-    published. A table with a budget is measured alone, in a request of its own. Tables without one
-    share the budget of the plan. Instead of a budget a table may have a target: the largest
+    It is not a request itself: a plan puts every table into a `TablesRequest`, which is measured
+    and published. A table with a budget is measured alone, in a request of its own. Tables without
+    one share the budget of the plan. Instead of a budget a table may have a target: the largest
     standard error of its estimates. `prepare` finds the least budget that meets all targets
     together.
 
@@ -107,7 +107,7 @@ class TableRequest(PlanEntry):
 
 
 def called_after_features(tables: Iterable[TableRequest]) -> list[TableRequest]:
-    """Return tables that share a budget; unnamed ones are called after their features."""
+    """Return tables that share a budget; unnamed ones are named after their features."""
     named = []
     for table in tables:
         unnamed = table.name == UNNAMED
@@ -118,7 +118,7 @@ def called_after_features(tables: Iterable[TableRequest]) -> list[TableRequest]:
 def with_numbers(
     tables: Sequence[TableRequest], field: str, option: str, numbers: Mapping[str, str]
 ) -> tuple[TableRequest, ...]:
-    """Return tables with the numbers of an option, which names tables by their features.
+    """Return tables with numbers from an option that names tables by their features.
 
     >>> tables = [TableRequest(["sex", "age"]), TableRequest(["sex", "region"])]
     >>> [
@@ -171,8 +171,8 @@ def _objective(value: Objective | str) -> Objective:
 
 
 def table_stems(name: str) -> tuple[str, str]:
-    """Return what the files of a table are called, but for their endings: its published counts, and
-    its measurements.
+    """Return the names of the files of a table, without endings: its published counts, and its
+    measurements.
 
     >>> table_stems("table"), table_stems("income")
     (('table', 'measurements'), ('income', 'income-measurements'))
@@ -181,13 +181,13 @@ def table_stems(name: str) -> tuple[str, str]:
 
 
 def measurements_stem(request: "Request | TablesAsked") -> str:
-    """Return what the file of a request's measurements is called, but for its ending."""
+    """Return the name of the file of a request's measurements, without its ending."""
     return request.files[-1].removesuffix(".csv")
 
 
 @frozen
 class TablesAsked(Request):
-    """Tables that share a budget, before anybody asks how they are measured; see
+    """Tables that share a budget, independent of how they are measured; see
     `request.TablesRequest`.
     """
 
@@ -234,7 +234,7 @@ class TablesAsked(Request):
 
     @property
     def is_single_table(self) -> bool:
-        """Whether it is one table."""
+        """Whether it has only one table."""
         return len(self.tables) == 1
 
     @property
@@ -255,7 +255,7 @@ class TablesAsked(Request):
 
     @property
     def share_name(self) -> str:
-        """Its name where a budget is divided: all tables take one share together."""
+        """Its name in a division of the budget: all tables together get one share."""
         return "tables"
 
     @property

@@ -1,9 +1,9 @@
 """Measured residuals in files, and tables that are cut at a depth of a nested feature: a block of
 noisy numbers at the cut and above, and one below each node.
 
-Noise is calibrated to the whole. Blocks only say who draws which of it: the guarantee is that of
-one measurement. Here are the tables of one kind of record, how their measurement falls into blocks
-and is put together again, and where the rows of each part lie.
+Noise is calibrated to the whole. Blocks only determine who draws which part of it: the guarantee is
+that of one measurement. This module has the tables of one kind of record, the division of their
+measurement into blocks and its reassembly, and the rows of each part.
 """
 
 import math
@@ -86,7 +86,7 @@ def residuals_from_json(
 def residual_columns(
     spaces: Sequence[ProductSpace | BranchSpace | None], noisy: NDArray[np.int64]
 ) -> Columns:
-    """Return the measured residuals, one row an entry: of one kind of record, or of members and
+    """Return the measured residuals, one row per entry: of one kind of record, or of members and
     units.
 
     A kind of which nothing was measured has no space.
@@ -143,7 +143,7 @@ class CutKind:
     asked
         The tables.
     key
-        Tells its sources of noise from those of another kind.
+        Separates its sources of noise from those of the other kind.
     """
 
     counted: str
@@ -207,7 +207,7 @@ class CutKind:
     # --- one vector, and blocks of it
 
     def join(self, above: Integers, below: Mapping[int, Integers]) -> Integers:
-        """Return the measurement of the whole, as one piece holds it.
+        """Return the whole measurement, as in one piece.
 
         A residual of an only child is zero, and no part measures it: its entries stay 0.
         """
@@ -320,9 +320,10 @@ def cut_linked(
 
 @frozen(eq=False)
 class TableBlocks:
-    """How the tables of a request and their measurement lie in the folders of parts.
+    """The layout of the tables of a request and their measurement in the folders of parts.
 
-    The release itself holds what is at the cut and above, each part its rows and its block.
+    The release itself holds everything at the cut and above; each part holds its rows and its
+    block.
 
     Parameters
     ----------
@@ -331,7 +332,7 @@ class TableBlocks:
     stem
         The name of the files of measurements, without their ending.
     overview
-        Tables at the cut that nobody asked for, of those that reach below it.
+        Tables at the cut that were not requested, summed from those that reach below it.
     """
 
     kinds: tuple[CutKind, ...]

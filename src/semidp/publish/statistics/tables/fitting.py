@@ -1,17 +1,17 @@
 """Whole numbers for several tables that agree, fitted from the coarsest to the finest.
 
 All tables come from one set of measured residuals, so a number that occurs in two of them is
-the same number. Everything after the measurement is post-processing of public values.
+the same number. Everything here uses only public values.
 
-Of tables that are cut, some whole numbers are settled before the parts, some in each part, and some
-after them. A total that crosses parts is best divided with the cells of all parts in view. So where
-one does, or where totals hang together in a circle, all parts are measured first and then fitted in
-one piece, up to `MOST_TOGETHER` cells.
+For tables that are cut, some whole numbers are settled before the parts, some in each part, and
+some after them. A total that crosses parts is best divided in view of the cells of all parts. So if
+one does, or if totals form a cycle, all parts are measured first and then fitted in one piece, up
+to `MOST_TOGETHER` cells.
 
-Elsewhere each part is fitted by itself, and must meet no circle of totals that one piece does not
-have. So nothing is settled at the cut but what one piece settles too: exact totals, tables that do
-not reach below the cut, and of totals that cross parts their share of each part. The tables of the
-parts are fitted under these in the order of one piece; at the cut they are the sums of parts.
+Otherwise each part is fitted by itself, and must not meet a cycle of totals that one piece does not
+have. So only what one piece also settles is settled at the cut: exact totals, tables that do not
+reach below the cut, and each part's share of totals that cross parts. The tables of the parts are
+fitted under these in the order of one piece; at the cut they are the sums of the parts.
 """
 
 import itertools
@@ -66,8 +66,8 @@ def fitted_tables(
     progress: Progress,
     stored: Sequence[StoredFit] = (),
 ) -> tuple[PublishedTable, ...]:
-    """Put every table together from the measured residuals, then fit whole numbers from coarse to
-    fine, unless fits are stored.
+    """Assemble every table from the measured residuals, then fit whole numbers from coarse to fine,
+    unless fits are stored.
     """
     space = mechanism.space
     estimates = mechanism.estimates(projected)
@@ -114,21 +114,21 @@ def fit_product(
     time_limit: float = FIT_SECONDS,
     possible: Sequence[Mask | None] | None = None,
 ) -> list[tuple[NDArray[Any], Fitted]]:
-    """Return whole numbers for every table, coarsest first, each with what earlier tables and exact
-    totals fix of it.
+    """Return whole numbers for every table, coarsest first, each under the totals that earlier
+    tables and exact totals fix.
 
     Earlier noisy tables are constraints, so a table may have no whole numbers that agree with
     all of them unless the workload is decomposable. Such a table is fitted first, with the exact
     totals alone, and the others after it: those that it contains are its sums. If it still has
-    none, because the exact totals hang together in a circle, it gets whole numbers with as many of
-    its totals as can be promised, and its note says so. Nothing looks at the data again.
+    none, because the exact totals form a cycle, it gets whole numbers with as many of its totals as
+    can be guaranteed, and a note says so. The data are never looked at again.
 
     Parameters
     ----------
     grid, views
         The cells of all features, and the tables.
     totals
-        The counts that are settled already: exact totals, or tables that were fitted before.
+        The counts that are already settled: exact totals, or tables that were fitted before.
     estimates, fit_kinds
         For each table its estimate, and whether it is fitted.
     progress
@@ -137,9 +137,9 @@ def fit_product(
         The tables in the order in which they are fitted
         (default: from the smallest to the largest).
     first
-        Tables that are fitted before all others, with the settled counts alone.
+        Tables that are fitted before all others, under the settled counts alone.
     time_limit
-        Seconds that the search for one table may take where its totals hang together in a circle.
+        Seconds for the search for one table if its totals form a cycle.
     possible
         For each table the cells that may be filled, or None if all may.
     """
@@ -194,7 +194,7 @@ class _Tables:
 
 
 class SettledViews:
-    """Margins that are settled, whatever their counts: which of them fixes what of a table.
+    """Settled margins, without their counts: which of them fix which totals of a table.
 
     >>> settled = SettledViews((0, 0, 0))
     >>> settled.add((1, 1, 0))
@@ -265,7 +265,7 @@ class Settled(SettledViews):
         self._counts[total.view] = total
 
     def margins(self, view: View) -> list[Totals]:
-        """Return what is settled of a table, in its features alone."""
+        """Return the settled margins of a table, in its own features."""
         margins = []
         for shared, giver in self.largest_margins(view).items():
             summed = self._counts[giver].sum_to_view(self.grid, shared)
@@ -445,7 +445,7 @@ class FitOrder:
     late
         Tables at the cut or above that are fitted after the parts, whose sums they have.
     circles
-        Tables whose settled totals hang together in a circle, so whole numbers may not exist.
+        Tables whose settled totals form a cycle, so whole numbers may not exist.
     """
 
     early: tuple[View, ...]
@@ -461,14 +461,14 @@ class FitOrder:
 
 
 def fit_order(grid: Grid, views: Sequence[View], exact: Sequence[View], cut: Cut) -> FitOrder:
-    """Return an order of fits by parts that closes no circle of totals, other than those of one
+    """Return an order of fits by parts that closes no cycle of totals except those of one
     piece.
 
     One piece goes from the smallest table to the largest. Parts cannot: a table at the cut comes
-    before all parts or after them. It comes after them where one piece fits it after all of their
-    tables. Else it had better come before, because then they agree with it, and not it with sums of
-    many cells. If that closes another circle than those of one piece, or leaves a table no way
-    out of one, other orders are tried, and the best of them is taken.
+    before all parts or after them. It comes after them if one piece fits it after all of their
+    tables. Otherwise it should come before, so that they agree with it and not it with sums of many
+    cells. If that closes a cycle that one piece does not have, or leaves a table no way out of one,
+    other orders are tried, and the best is taken.
 
     Parameters
     ----------
@@ -523,9 +523,9 @@ def fit_order(grid: Grid, views: Sequence[View], exact: Sequence[View], cut: Cut
 def needs_joint_fit(grid: Grid, views: Sequence[View], exact: Sequence[View], cut: Cut) -> bool:
     """Whether the parts are fitted in one piece, after all of them have been measured.
 
-    They are where a part alone would be fitted otherwise than in one piece: a total crosses parts,
-    and the best share of each part depends on cells below the cut; or totals hang together in a
-    circle, and what is fitted first matters.
+    This is the case if a part alone would be fitted differently than in one piece: a total crosses
+    parts, and the best share of each part depends on cells below the cut; or totals form a cycle,
+    and the order of fits matters.
 
     Parameters
     ----------
@@ -559,7 +559,7 @@ def needs_joint_fit(grid: Grid, views: Sequence[View], exact: Sequence[View], cu
 def circles_met(
     grid: Grid, views: Sequence[View], exact: Sequence[View], cut: Cut
 ) -> tuple[View, ...]:
-    """Return the tables whose settled totals form a circle, in the order in which they are
+    """Return the tables whose settled totals form a cycle, in the order in which they are
     fitted.
     """
     if needs_joint_fit(grid, views, exact, cut):
@@ -610,8 +610,8 @@ def shares(view: View, fixed: Iterable[View], cut: Cut) -> list[View]:
     crosses parts; its shares are the margin M ∪ P. If the totals are decomposable, so are they with
     P added to all of them: one junction tree serves both. Rooted at a total with the deepest part
     of P and fitted from there, the totals of which some have P already keep that tree, because
-    those that have it and those that are named by the root hang together. So no share meets a
-    circle, and neither does the table in a part.
+    those that have it and those that are named by the root are connected. So no share meets a
+    cycle, and neither does the table in a part.
 
     Parameters
     ----------
@@ -647,7 +647,7 @@ def shares(view: View, fixed: Iterable[View], cut: Cut) -> list[View]:
 
 @frozen(eq=False)
 class CutFit:
-    """What is settled of the tables of one request before the parts are carried out.
+    """The settled part of the tables of one request before the parts run.
 
     Parameters
     ----------
@@ -661,7 +661,8 @@ class CutFit:
     fits
         The early tables.
     totals
-        Whatever is settled at the cut: exact totals, early tables, shares of what crosses parts.
+        Everything settled at the cut: exact totals, early tables, shares of totals that cross
+        parts.
     """
 
     order: FitOrder
@@ -695,7 +696,7 @@ class CutFit:
 
 @frozen(eq=False)
 class PartFit:
-    """How the tables of one part are fitted. Tables go by their numbers.
+    """How the tables of one part are fitted. Tables are identified by their numbers.
 
     Parameters
     ----------
@@ -706,7 +707,8 @@ class PartFit:
     unfitted
         Tables that have no whole numbers at the cut with all totals, and so in no part.
     seconds
-        How long the search for one table may take: all parts together about as long as one piece.
+        The time limit of the search for one table: all parts together take about as long as one
+        piece.
     """
 
     totals: tuple[Totals, ...] = field(repr=False)

@@ -1,8 +1,8 @@
-"""Tables, as the registry finds them, and as they are read from a release: what was measured, and
-the whole numbers that were fitted to it.
+"""The registry entry of tables, and their reader from a release: the measurement, and the whole
+numbers that were fitted to it.
 
 One function serves tables of one kind of record and of linked files, in one piece and by parts.
-Nothing is fitted: a solver may end elsewhere on another machine.
+Nothing is fitted: a solver may give a different result on another machine.
 """
 
 from collections.abc import Mapping, Sequence
@@ -77,7 +77,7 @@ def read_tables_measurement(
     scope: Scope,
     files: StoredFiles,
 ) -> tuple[RequestMeasurement, list[StoredFit]]:
-    """Read what was measured of the tables of a request, and their whole numbers.
+    """Read the measurement of the tables of a request, and their whole numbers.
 
     Parameters
     ----------

@@ -1,8 +1,8 @@
 """Whole numbers for linked tables: sizes first, then members (docs/linked.md, "How they agree").
 
 At the depth where members are exact, units by size have both totals. Below, units by place and size
-are divided among the children; how many members a place has follows, and is a total of the member
-tables. The other order (members of places first) is infeasible in a third of the cases.
+are divided among the children; the number of members of a place follows, and is a total of the
+member tables. The other order (members of places first) is infeasible in a third of the cases.
 """
 
 from collections.abc import Sequence
@@ -36,8 +36,8 @@ Fit = tuple[NDArray[Any], Fitted]
 
 
 def refuse_unfitted(mechanism: LinkedMechanism) -> None:
-    """Refuse exact totals of members under which sizes have no order of fits: before anything is
-    charged.
+    """Refuse exact totals of members under which sizes have no order of fits, before any
+    charge.
     """
     # Each equation would begin at an exact depth of its own, and two beginnings need not have the
     # same number of units of each size.

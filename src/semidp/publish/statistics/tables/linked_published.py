@@ -1,5 +1,5 @@
-"""What a release publishes of linked tables, members and units that agree, from one measurement,
-and what it says of them.
+"""Published linked tables, members and units that agree, from one measurement, and their
+words.
 """
 
 from collections.abc import Mapping, Sequence
@@ -77,8 +77,8 @@ class PublishedLinked(PublishedCells):
         The fits of tables of units by single sizes; computed again from the measurement where a
         release was read.
     stated
-        For how many places a release that was read says that both kinds agree, and how many there
-        are, where sizes are coded.
+        If sizes are coded, the number of places in which a loaded release says that both kinds
+        agree, and the number of places.
     """
 
     key: ClassVar[str] = "linked"
@@ -145,7 +145,7 @@ class PublishedLinked(PublishedCells):
 
     @property
     def agreeing(self) -> tuple[int, int]:
-        """For how many places whole numbers of both kinds agree, and how many there are."""
+        """In how many places whole numbers of both kinds agree, and how many places there are."""
         if self.stated is not None:
             return self.stated
         return agreeing_places(self.mechanism, self.members, self.units_by_size)
@@ -215,7 +215,7 @@ def published_linked(
     progress: Progress,
     stored: Sequence[StoredFit] = (),
 ) -> PublishedLinked:
-    """Return what is published: from here on all is post-processing of public values.
+    """Return the published result; from here on only public values are used.
 
     Whole numbers are fitted, unless they are stored as they were published: members first, sizes of
     units coded.
@@ -259,7 +259,7 @@ def agreeing_places(
     of_members: Sequence[PublishedTable],
     of_units: Sequence[PublishedTable],
 ) -> tuple[int, int]:
-    """Return for how many places sizes times units is the number of members, and how many places
+    """Return in how many places sizes times units is the number of members, and how many places
     there are.
 
     Counted at the deepest places that both kinds have, from whole numbers by single sizes.
@@ -321,7 +321,7 @@ def linked_noise_from_json(entry: Mapping[str, Any], space: LinkedSpace) -> Link
 
 
 class LinkedForecast(Forecast):
-    """What one of several linked tables would look like: from public values alone."""
+    """The forecast of one of several linked tables, from public values alone."""
 
     listed: ClassVar[str] = "tables"
 
@@ -374,7 +374,7 @@ def _whose(result: "PublishedLinked") -> str:
 
 
 def list_sections(result: "PublishedLinked", form: Form | None) -> list[Section]:
-    """Return the errors of all tables, and how both kinds hang together."""
+    """Return the errors of all tables, and how both kinds agree."""
     by_parts = [] if result.depth is None else [result.parts_text()]
     errors_section = Section(
         heading="Published tables of members and units from one budget",

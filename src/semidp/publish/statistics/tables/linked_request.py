@@ -1,4 +1,4 @@
-"""The request for linked tables: some count members, some count the units that they belong to; all
+"""The request for linked tables: some count members, others the units that they belong to; all
 agree.
 """
 
@@ -168,11 +168,11 @@ class LinkedTablesRequest(Request):
             )
 
     def coding(self, link: Link) -> TopCode | None:
-        """Return how sizes are published; refuse a top code that is no size of a unit."""
+        """Return how sizes are published; refuse a top code that is not a size of a unit."""
         return None if self.top_code is None else TopCode(self.top_code, link.least, link.most)
 
     def refuse_units(self) -> None:
-        """Refuse nothing: it is what is built next to units."""
+        """Refuse nothing: releases with units have these tables."""
 
     @property
     def targets(self) -> tuple[tuple[str, Fraction | None], ...]:
@@ -184,7 +184,7 @@ class LinkedTablesRequest(Request):
         return (*members, *units)
 
     def with_target_errors(self, option: str, errors: Mapping[str, str]) -> "LinkedTablesRequest":
-        """Return the request with the errors that an option names; tables of units have the prefix
+        """Return the request with the target errors of an option; tables of units have the prefix
         ``units:``.
         """
         of_units, of_members = {}, {}
@@ -236,7 +236,7 @@ class LinkedTablesRequest(Request):
 
     @property
     def mechanism(self) -> str:
-        """The only mechanism there is: noise on residuals."""
+        """The only mechanism: noise on residuals."""
         return AUTO
 
     @property

@@ -1,14 +1,14 @@
-"""Steps of tables by parts: what is done before the parts, in each part, and after them.
+"""Steps of tables by parts: before the parts, in each part, and after them.
 
-*Joint*: all parts are measured, put together and published as in one piece; each part holds its
-rows. So it is where an estimate or a fit depends on all parts together: with noise on single cells
-(pure ε, or a mechanism that is named), with cells that structural zeros or empty joint cells make
-impossible, with totals that cross parts or form a cycle, and for linked files. Every number is the
-one that a release without parts publishes of the same measurement.
-*Separate*: each part is estimated and fitted by itself.
+*Joint*: all parts are measured, assembled and published as in one piece; each part holds its rows.
+This is used if an estimate or a fit depends on all parts together: with noise on single cells (pure
+ε, or a named mechanism), with cells that structural zeros or empty joint cells make impossible,
+with totals that cross parts or form a cycle, and for linked files. Every number is the one that a
+release without parts publishes from the same measurement. *Separate*: each part is estimated and
+fitted by itself.
 
-In each part its records are counted, and the noisy counts are stored once. The first attempt at a
-part takes the name of the stored file. Another attempt at the same part reads it and draws nothing,
+The records of each part are counted, and the noisy counts are stored once. The first attempt at a
+part stores the file. Other attempts at the same part read it and draw nothing,
 so all attempts write the same numbers.
 """
 
@@ -88,12 +88,12 @@ _CHANGED = (
 
 @frozen(eq=False)
 class PartBlock:
-    """One kind of record in one part: what is counted there, and its noise.
+    """One kind of record in one part: its counts and its noise.
 
     Parameters
     ----------
     key
-        Tells its source of noise from that of another kind.
+        Separates its source of noise from that of the other kind.
     schema, cut, exact
         The features of its records in the part, where they are cut, and what is published below.
     declared
@@ -102,7 +102,7 @@ class PartBlock:
         Of each table below the cut its features, and the confidential counts at the cut, as they
         were read first. The records of the part must add up to them.
     noise
-        The noise on its residuals or cells; None if nobody can be, or nothing is asked for.
+        The noise on its residuals or cells; None if no record is possible, or nothing is requested.
     """
 
     key: tuple[str, ...]
@@ -172,7 +172,7 @@ class PartMeasurement:
 
     @property
     def has_noise(self) -> bool:
-        """Whether anything is measured in the part. Nothing is where it can hold no record."""
+        """Whether anything is measured in the part; not if it can hold no record."""
         return any(block.noise is not None for block in self.blocks)
 
     def is_measured(self, task: PartTask) -> bool:
@@ -186,7 +186,7 @@ class PartMeasurement:
 
     def measure(self, task: PartTask, source: Any, attempt: Path) -> None:
         """Count the records of a part and store the counts with noise, unless an earlier attempt
-        did: a second draw would be another measurement, which nobody was charged for.
+        did: a second draw would be another measurement, which was not charged.
         """
         if not self.reads(task):
             return
@@ -231,8 +231,8 @@ class TablesAtCut:
 
     @classmethod
     def read(cls, kind: CutKind, public: Dataspace, reader: Reader) -> "TablesAtCut":
-        """Read the tables of one kind at the cut; refuse numbers now that a part would refuse after
-        the charge.
+        """Read the tables of one kind at the cut; refuse now any numbers that a part would refuse
+        after the charge.
         """
         if kind.residuals is not None:
             _refuse_overflow(kind.residuals.space, public.n)
@@ -321,7 +321,7 @@ def read_stored(stored: Path) -> NDArray[np.int64]:
 
 @frozen(eq=False)
 class TablesMeasurement(RequestMeasurement):
-    """What was measured of tables, in one piece or in blocks that are put together.
+    """The measurement of tables, in one piece or assembled from blocks.
 
     Parameters
     ----------
@@ -354,8 +354,8 @@ class TablesMeasurement(RequestMeasurement):
 
 
 class CutSteps(StepsByParts):
-    """Steps of tables by parts, however they are published: what is at the cut and above is
-    measured first.
+    """Steps of tables by parts, however published: everything at the cut and above is measured
+    first.
 
     Parameters
     ----------
@@ -439,7 +439,7 @@ class JointSteps(CutSteps):
         return PartMeasurement(request=self.request, blocks=blocks)
 
     def settle(self, work: Path, progress: Progress) -> None:
-        """Put the measurements of all parts together, and publish them as one piece does."""
+        """Assemble the measurements of all parts, and publish them as in one piece."""
         below = {}
         for node in range(self.blocks.parts):
             if any(kind.count_entries(node) for kind in self.blocks.kinds):
@@ -461,7 +461,7 @@ def compute_overview(
     blocks: TableBlocks,
     names: Mapping[str, tuple[str, ...]],
 ) -> tuple[PublishedTable, ...]:
-    """Return tables at the cut, which nobody asked for, as sums of those that reach below it.
+    """Return tables at the cut that were not requested, as sums of those that reach below it.
 
     Parameters
     ----------
@@ -631,7 +631,7 @@ class SeparateSteps(CutSteps):
 
     @property
     def result(self) -> SeparateTables:
-        """Result as far as it is known."""
+        """The result so far."""
         assert self._result is not None, "asked for after the cut was measured"
         return self._result
 

@@ -1,4 +1,4 @@
-"""What a release publishes of a request for tables: one table, or several from one measurement.
+"""The published result of a request for tables: one table, or several from one measurement.
 
 The result is a frozen value that knows its files and its JSON form, and is read back from them.
 Everything here may be published: it is a measurement, or follows from measurements and public
@@ -76,7 +76,7 @@ class PublishedTables(PublishedCells):
     tables
         The published tables.
     residuals
-        The noise of every residual, where those were measured and not the cells.
+        The noise of every residual, if residuals were measured and not cells.
     one_by_one_l2
         The expected distance from the truth of tables measured one by one at the same guarantee;
         None if unknown.
@@ -131,8 +131,8 @@ class PublishedTables(PublishedCells):
 
     @property
     def decomposable(self) -> bool:
-        """Whether one population is certain to have all tables and exact totals: a junction tree
-        joins them.
+        """Whether one population certainly has all tables and exact totals: a junction tree joins
+        them.
         """
         space = self.noise_of_residuals.space
         views = [*space.views, *(total.view for total in space.dataspace.published_totals)]
@@ -176,7 +176,7 @@ class PublishedTables(PublishedCells):
         return words.tables_sections(self, form)
 
     def claim_text(self) -> str:
-        """Say whether the claim is about the numbers that were drawn: floating-point numbers have
+        """Say whether the claim covers the numbers actually sampled: floating-point numbers have
         no proof.
         """
         return _FOR_STUDIES if self.noisy.dtype.kind != "i" else super().claim_text()
@@ -222,8 +222,8 @@ class PublishedTables(PublishedCells):
         return [FittedTable(table, table.estimate, place) for table in self.tables]
 
     def trust_assumptions(self, request: "Request") -> Iterator[Trust]:
-        """Yield what is believed of it besides its noisy values: how it was decided where the noise
-        lies.
+        """Yield what is taken on trust about it besides its noisy values: the decision where to add
+        noise.
         """
         yield from super().trust_assumptions(request)
         # Noise on residuals is checked by what it costs. Weights say which tables it should spare.
@@ -270,8 +270,8 @@ def published_table(
     progress: Progress,
     stored: Sequence[StoredFit] = (),
 ) -> PublishedTables:
-    """Fit one table to its measurement, unless its fit is stored: from here on all is
-    post-processing of public values.
+    """Fit one table to its measurement, unless its fit is stored; from here on only
+    public values are used.
     """
     asked = request.only
     public = scope.dataspace.restrict_features(asked.features)
@@ -333,8 +333,8 @@ def published_tables(
     progress: Progress,
     stored: Sequence[StoredFit] = (),
 ) -> PublishedTables:
-    """Return what is published of several tables, put together from the measured residuals; their
-    fits may be stored.
+    """Return several published tables, assembled from the measured residuals; their fits may be
+    stored.
     """
     names = [table.name for table in request.tables]
     fit_kinds = [table.fit for table in request.tables]

@@ -76,11 +76,11 @@ class TablesRequest(TablesAsked):
         The tables, without budgets of their own; unnamed ones of several are called after their
         features.
     budget
-        What all of them may spend together. Several tables share zCDP, GDP or (ε, δ); pure ε is
-        divided among them.
+        The budget of all of them. Several tables share zCDP, GDP or (ε, δ); pure ε is divided
+        among them.
     objective
-        Whether the total variance of all tables is least (each table's times its weight), or the
-        largest standard error.
+        Whether to minimize the total variance of all tables (each times its weight), or the largest
+        standard error.
 
     Examples
     --------
@@ -104,8 +104,8 @@ class TablesRequest(TablesAsked):
         return self.residual_space(scope)
 
     def residual_space(self, scope: Scope) -> ProductSpace:
-        """Return the residuals of all tables, on which several are measured, and one that is
-        released by parts.
+        """Return the residuals of all tables, on which several tables, or one by parts, are
+        measured.
         """
         public = scope.dataspace.for_kind(self.counted)
         return product_space(public, scope.adjacency, [table.features for table in self.tables])
@@ -119,7 +119,7 @@ class TablesRequest(TablesAsked):
         return self.residual_mechanism(space)
 
     def workload(self, scope: Scope) -> Workload:
-        """Return what the noise on residuals is placed for."""
+        """Return the workload for placing noise on residuals."""
         weights = [float(table.weight) for table in self.tables]
         return Workload.from_weights(self.residual_space(scope), weights, self.objective)
 
@@ -130,7 +130,7 @@ class TablesRequest(TablesAsked):
         return ResidualMechanism.calibrate(space, budget, weights=weights, objective=self.objective)
 
     def forecast(self, mechanism: Mechanism, scope: Scope) -> tuple[Forecast, ...]:
-        """Return the errors of each table next to the counts that are to be expected."""
+        """Forecast the errors of each table, with its expected counts."""
         return forecasts(self.tables, mechanism, scope)
 
     def noise_lines(self, mechanism: Mechanism, foreseen: Sequence[TableForecast]) -> list[str]:
@@ -198,8 +198,8 @@ class TablesRequest(TablesAsked):
                 )
 
     def parts_space(self, scope: Scope) -> QuerySpace:
-        """Return what parts measure: residuals, or the cells of a table for pure ε and where a
-        mechanism is named.
+        """Return what parts measure: residuals, or the cells of a table for pure ε or a named
+        mechanism.
         """
         # A named mechanism adds its noise to cells, and no noise on residuals gives pure epsilon.
         named = self.mechanism in _CELL_BY_CELL
@@ -294,8 +294,8 @@ class TablesRequest(TablesAsked):
         )
 
     def as_separate_requests(self) -> "tuple[TablesRequest, ...]":
-        """Return a request for each table, with an even part of the budget; weights do not count
-        then.
+        """Return a request for each table with an equal part of the budget; weights are
+        ignored.
         """
         part = require_budget(self).split_evenly(len(self.tables))
         return tuple(TablesRequest((evolve(table, weight=1),), part) for table in self.tables)
@@ -336,8 +336,8 @@ class TablesRequest(TablesAsked):
 def group_table_requests(
     asked: Sequence[TableRequest | TablesRequest],
 ) -> tuple[TablesRequest, ...]:
-    """Return the requests for tables of a plan: those without a budget together, after those that
-    have one.
+    """Return the requests for tables of a plan: those with a budget, then one for all
+    without.
 
     >>> both = group_table_requests(
     ...     [TableRequest(["sex"]), TableRequest(["age"]), TableRequest(["sex"], Budget.gdp(1))]

@@ -1,9 +1,9 @@
 """Tables whose parts are estimated and fitted one by one, under tables at the cut: the published
 result.
 
-So it is wherever no number depends on two parts at once, and for tables that no machine holds. The
-release holds the tables at the cut. The cells below it are in the folders of the parts, and are
-read when they are asked for.
+This is used if no number depends on two parts at once, and for tables too large for one machine.
+The release holds the tables at the cut. The cells below it are in the folders of the parts, and are
+read on demand.
 """
 
 import math
@@ -72,7 +72,7 @@ _NOTES = 3  # of fits of one table, in a report
 
 
 class TableOfParts(PublishedTable):
-    """A table whose cells are read from the folders of the parts when they are asked for.
+    """A table whose cells are read from the folders of the parts on demand.
 
     Parameters
     ----------
@@ -177,7 +177,7 @@ _EMPTY = Fitted(
 
 
 def divide_below_cut(space: BranchSpace, row: Floats, number: int, power: int = 1) -> Floats:
-    """Divide what a table has at the cut evenly among the cells below (variances: to the power
+    """Divide the cells of a table at the cut evenly among the cells below (variances with power
     2).
     """
     view = space.views[number]
@@ -238,8 +238,8 @@ def build_part(
     estimated: Sequence[tuple[Floats, Floats]] | None,
     fits: Sequence[StoredFit],
 ) -> list[PublishedTable]:
-    """Return the tables of one part with their whole numbers. If nobody can be, there is no
-    noise, and nothing is estimated.
+    """Return the tables of one part with their whole numbers. If no record is possible, there
+    is no noise, and nothing is estimated.
     """
     half_widths = None if noise is None else branch_half_widths(noise, INTERVALS_BELOW)
     tables = []
@@ -254,7 +254,7 @@ def build_part(
 
 
 def fit_nobody(schema: Schema, asked: Sequence[TableRequest]) -> list[StoredFit]:
-    """Return the whole numbers of a part where nobody can be."""
+    """Return the whole numbers of a part in which no record is possible."""
     shapes = [schema.restrict(table.features).shape for table in asked]
     return [(np.zeros(shape, dtype=np.int64), _EMPTY) for shape in shapes]
 
@@ -268,14 +268,14 @@ class SeparateTables(PublishedTables):
     request, residuals
         What was asked for, and the noise of every residual, above the cut and below.
     cut
-        The depth at which the tables were taken apart.
+        The depth at which the tables were divided.
     noisy
         The measured residuals at the cut and above, as drawn, times their scales.
     tables
-        The tables that were asked for. Their cells are read from the folders of the parts when they
-        are asked for.
+        The requested tables. Their cells are read from the folders of the parts on
+        demand.
     overview
-        Every table as it is at the cut: those that reach below it are summed to it.
+        Every table at the cut: those that reach below are summed to it.
     parts
         The parts of the release, when all of them are done.
     """
@@ -315,7 +315,7 @@ class SeparateTables(PublishedTables):
 
     @cached_property
     def cell_errors(self) -> list[CellErrors]:
-        """How wrong the cells of each table are, from what the parts tell."""
+        """The errors of the cells of each table, from the statements of the parts."""
         overview = {table.name: table for table in self.overview}
         every = []
         for asked in self.request.tables:
@@ -589,7 +589,7 @@ class SeparateTables(PublishedTables):
 
 
 def errors_from_parts(name: str, title: str, size: int, pieces: Sequence[PartTable]) -> CellErrors:
-    """Return the errors of a table, from what its parts state."""
+    """Return the errors of a table, from the statements of its parts."""
     noisy = sum(piece.cells.noisy for piece in pieces)
     smallest = [piece.cells.smallest_standard_error for piece in pieces if piece.cells.noisy]
     variance = sum(piece.variance for piece in pieces)
@@ -751,8 +751,8 @@ def name_unasked(
 
 
 def foresee_cycles(request: TablesAsked, views: Iterable[View], schema: Schema) -> Iterator[str]:
-    """Name the tables for which whole numbers are not promised, because their totals are not
-    decomposable (docs/products.md).
+    """Name the tables for which whole numbers are not guaranteed, because their totals are
+    not decomposable (docs/products.md).
     """
     cycles = set(views)
     for table in fitted_requests(request):

@@ -1,6 +1,6 @@
-"""What a release says of tables of counts: one with a budget of its own, several that share one and
-fit together, or linked ones; in one piece or by parts. And how wrong their cells are: foreseen from
-public values, on a terminal, at the top of a report, in a warning.
+"""The words of a release for tables of counts: one with its own budget, several that share one and
+agree, or linked ones; in one piece or by parts. And the errors of their cells: in forecasts, on a
+terminal, at the top of a report, in warnings.
 """
 
 import math
@@ -83,14 +83,14 @@ NONE_FOUND = "No whole numbers with all totals were found for the table"
 
 @frozen
 class CellErrors:
-    """How far off the cells of one published table are, and in how many of them noise dominates.
+    """The errors of the cells of one published table, and in how many of them noise dominates.
 
     Parameters
     ----------
     name
-        What the table is called.
+        The name of the table.
     cells
-        How many cells it has.
+        Its number of cells.
     errors
         Root mean square (`standard_error`), `smallest` and `largest` standard error of a cell;
         `narrowest` and `widest` half-width of 95% intervals, where the table has them.
@@ -135,7 +135,7 @@ class CellErrors:
         return self.dominated / self.cells
 
     def line(self) -> str:
-        """Say how far off a cell is, and how often noise dominates.
+        """Describe the error of a cell, and how often noise dominates.
 
         >>> CellErrors(
         ...     "table", 8, {"standard_error": 4.2, "smallest": 4.2, "largest": 4.2}, 2, 8
@@ -200,7 +200,7 @@ def combine_cell_errors(tables: Sequence[CellErrors]) -> CellErrors:
 
 
 def error_lines(tables: Sequence[CellErrors]) -> list[tuple[str, str]]:
-    """Return how wrong the tables are, for a terminal: a line each, or one line and a list where
+    """Return the errors of the tables for a terminal: one line each, or one line and a list if
     they are many.
     """
     if len(tables) == 1:
@@ -255,11 +255,10 @@ _CLOSE = 1e-6
 
 
 class TableForecast(Forecast):
-    """What one table would look like.
+    """The forecast of one table.
 
     Its numbers are the cells; the standard errors of a cell and the half-widths of its 95%
-    interval; the counts to be expected; and the share of cells whose expected count is smaller than
-    what the noise hides.
+    interval; the expected counts; and the share of cells that noise would dominate.
 
     Examples
     --------
@@ -279,7 +278,7 @@ class TableForecast(Forecast):
 
     @property
     def label(self) -> str:
-        """What it is about, by which plans are compared: its features."""
+        """Its label in comparisons of plans: its features."""
         return " by ".join(self.features)
 
     def shared_json(self) -> dict[str, Any]:
@@ -308,7 +307,7 @@ class TableForecast(Forecast):
 def forecasts(
     tables: Sequence[TableRequest], mechanism: Mechanism, scope: Scope
 ) -> tuple[TableForecast, ...]:
-    """Return what each of the tables that a mechanism measures would look like."""
+    """Forecast each of the tables that a mechanism measures."""
     foreseen = []
     for number, table in enumerate(tables):
         foreseen.append(_forecast(table, cell_errors(mechanism, number), scope))
@@ -343,8 +342,8 @@ def _describe_cells(errors: Mapping[str, float], count: float, dominated: float)
 
 
 def expected_counts(dataspace: Dataspace) -> NDArray[np.float64]:
-    """Return the table of most entropy with the published totals: what independence given those
-    makes of them.
+    """Return the table of largest entropy with the published totals: independence given
+    these.
 
     Proportional fitting from equal counts in all possible cells; for decomposable margins one sweep
     in the order of a junction tree gives the closed form, the product of the margins over the
@@ -409,7 +408,7 @@ _NAMED_OTHERS = 3
 
 @frozen(slots=False, eq=False, kw_only=True, repr=False)
 class PublishedCells(Published):
-    """What all tables of counts share: their files, and what is said about them.
+    """The base of all tables of counts: their files and their words.
 
     Parameters
     ----------
@@ -445,7 +444,7 @@ class PublishedCells(Published):
 
     @cached_property
     def cell_errors(self) -> list[CellErrors]:
-        """How wrong the cells of each table are."""
+        """The errors of the cells of each table."""
         cut = () if self.blocks is None else self.blocks.below
         parts = 1 if self.blocks is None else self.blocks.parts
         return [
@@ -474,7 +473,7 @@ class PublishedCells(Published):
         return tables_by_features(table for table in every if table.counted != UNIT)
 
     def errors_json(self) -> list[dict[str, Any]]:
-        """Return how wrong the cells of each table are, as plain values."""
+        """Return the errors of the cells of each table as plain values."""
         return [errors.to_json() for errors in self.cell_errors]
 
     @property
@@ -548,7 +547,7 @@ class PublishedCells(Published):
         raise NotImplementedError
 
     def summary_lines(self) -> list[tuple[str, str]]:
-        """Return how wrong the cells of each table are, and the mechanism, for a terminal."""
+        """Return the errors of the cells of each table, and the mechanism, for a terminal."""
         fixed = self.noise.absent and len(self.cell_errors) > 1
         lines = [] if fixed else error_lines(self.cell_errors)
         return [*lines, *(("mechanism", line) for line in self.mechanism_lines())]
@@ -648,7 +647,7 @@ def mechanism_lines(tables: Sequence[str], mechanism: ResidualMechanism, what: s
 
 
 def near_least(mechanism: ResidualMechanism) -> list[str]:
-    """Say how near the noise comes to what no Gaussian noise can go below, where a lower bound is
+    """Say how close the noise is to the lower bound for all Gaussian noise, if one is
     proved.
     """
     above = find_excess_variance(mechanism)
@@ -724,7 +723,7 @@ def _together_section(product: "PublishedTables") -> Section:
 
 
 def product_paragraphs(product: "PublishedTables") -> list[str]:
-    """Say how the tables hang together and how far they may be off."""
+    """Describe how the tables agree, and their errors."""
     mechanism = product.noise_of_residuals
     if product.noise.absent:
         return ["The exact totals fix every table: no noise was needed."]
@@ -763,8 +762,8 @@ def product_paragraphs(product: "PublishedTables") -> list[str]:
 
 
 def product_losses(product: "PublishedTables") -> dict[str, float]:
-    """Return the expected distance from the truth next to tables one by one and ordinary
-    differential privacy.
+    """Return the expected distance from the truth, also for tables one by one and for
+    ordinary differential privacy.
     """
     losses = {"this release": product.noise.expected_l2}
     if product.one_by_one_l2:
@@ -835,7 +834,7 @@ def _decomposable_text(product: "PublishedTables") -> str:
 
 
 def describe_noise(result: "PublishedTables") -> str:
-    """Name the mechanism of one table, and what ordinary differential privacy would need."""
+    """Name the mechanism of one table, and the error of ordinary differential privacy."""
     noise = result.noise
     how = f"{noise.mechanism}, scale {scale_text(noise.scale)}"
     if result.residuals is not None:
@@ -872,7 +871,7 @@ def _single_section(result: "PublishedTables", form: Form | None) -> Section:
 
 
 def table_summary(result: "PublishedTables") -> str:
-    """Say how one table was made."""
+    """Describe how one table was made."""
     table, noise = result.only, result.noise
     if noise.absent:
         return (
