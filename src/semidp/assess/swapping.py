@@ -1,10 +1,10 @@
-"""What swapping guarantees: the tradeoff function of all strata, or what an attacker can at least
-do.
+"""The guarantee of swapping: the tradeoff function of all strata, or a lower bound on an attacker's
+success.
 
 Match × swapped and match × held totals stay exact: these are the datasets D_t. One person who
 changes takes one or two others of the same stratum along (a = 3), so strata never add up; the
-worst of them counts. What a stratum looks like after swapping is in `swap_laws`, how laws become
-curves in `distinguishing`.
+worst of them counts. `swap_laws` has the distribution of a stratum after swapping, `distinguishing`
+turns distributions into curves.
 """
 
 import itertools
@@ -59,13 +59,13 @@ class StratumLoss:
         The tradeoff function, the least over all neighboring tables; None if there are too many
         to be sure.
     attack
-        The advantage of an attacker: the best possible where there is a curve, else what one at
-        least has.
+        The advantage of the best attacker if there is a curve, else a lower
+        bound.
     least_error, most_error
-        The root mean square error of a published cell, for the true table at which it is least and
-        most.
+        The smallest and largest root mean square error of a published cell over all true
+        tables.
     epsilon
-        The exact pure epsilon, where all tables were listed.
+        The exact pure epsilon, if all tables were listed.
     """
 
     stratum: Stratum
@@ -78,7 +78,7 @@ class StratumLoss:
 
 @frozen
 class SwapAssessment:
-    """What swapping guarantees in all strata together.
+    """The guarantee of swapping in all strata together.
 
     Parameters
     ----------
@@ -87,12 +87,12 @@ class SwapAssessment:
     strata
         What is known about each distinct stratum, worst first.
     fixed
-        How many strata have nothing to hide, because their totals give them away.
+        How many strata have nothing to hide, because their totals reveal them.
     largest
         The number of records of the largest stratum that is not fixed.
     longest_cycle
-        How many records move at most in one stratum: 2, or 3 where a cycle of three is possible in
-        one of them.
+        The most records that move in one stratum: 2, or 3 if a cycle of three is possible in one of
+        them.
     passed_over
         How many distinct strata were neither proved nor attacked, because there are too many.
     """
@@ -106,12 +106,12 @@ class SwapAssessment:
 
     @property
     def worst(self) -> StratumLoss:
-        """The stratum that an attacker gains most from."""
+        """The stratum in which an attacker gains most."""
         return self.strata[0]
 
     @property
     def attack(self) -> float:
-        """The advantage that an attacker has at least."""
+        """A lower bound on the attacker's advantage."""
         return self.worst.attack
 
     @property
@@ -156,8 +156,8 @@ def assess_swapping(
     """Return what swapping guarantees next to the totals that it keeps exact.
 
     Strata of two held and two swapped values have an exact law, and small others are listed, cycles
-    of three included. Of the rest it is only known what an attacker can at least do, who looks at
-    one cell.
+    of three included. For the rest only a lower bound is known, from an attacker who looks at one
+    cell.
 
     Parameters
     ----------
@@ -166,12 +166,12 @@ def assess_swapping(
     strata
         The totals of every stratum.
     progress
-        Who hears how far it has come.
+        Called with progress.
 
     Raises
     ------
     InputError
-        If the totals of every stratum give it away, so there is nothing to guarantee.
+        If the totals of every stratum reveal it, so there is nothing to guarantee.
 
     Examples
     --------
@@ -347,11 +347,12 @@ def _align_laws(one: tuple[int, Floats], other: tuple[int, Floats]) -> tuple[Flo
 
 
 def attack_stratum(stratum: Stratum, swap: Swap) -> StratumLoss:
-    """Return what an attacker at least gains in a stratum of any size, by looking at a single cell.
+    """Return a lower bound on the attacker's advantage in a stratum of any size, from a single
+    cell.
 
     Any true cell but the largest has a neighbor that is one more: somebody of the same held value
-    and somebody of the same swapped value change places. So the distance of these two laws bounds
-    what is hidden from above.
+    and somebody of the same swapped value change places. So the distance of these two distributions
+    bounds the protection from above.
 
     >>> loss = attack_stratum(Stratum([3, 3, 3], [3, 3, 3]), Swap("0.3"))
     >>> loss.curve is None, round(loss.attack, 3)  # 0.838 is possible, see `listed`

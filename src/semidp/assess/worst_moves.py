@@ -1,7 +1,7 @@
 """Worst moves: differences of a query between adjacent datasets that an audit attacks.
 
-`worst_move` finds one for each kind of query, from public values alone. It attains Δ2 where the
-space says that its norms are attained, and comes near elsewhere.
+`worst_move` finds one for each kind of query, from public values alone. It attains Δ2 if the
+space says that its norms are attained, and comes close otherwise.
 """
 
 import math
@@ -216,11 +216,11 @@ def _(space: ProductSpace) -> Counts | None:
 
 
 def worst_product_move(space: ProductSpace, squares: Mapping[View, Fraction]) -> Counts | None:
-    """Return the difference of two adjacent datasets, as a vector of residuals, that costs most of
-    noise with these variances.
+    """Return the difference of two adjacent datasets, as a vector of residuals, with the largest
+    cost under noise with these variances.
 
-    The worst of all where moves are listed, else the worst of many drawn at random with the
-    published totals kept.
+    It is the worst of all if moves are listed, else the worst of many random ones that keep
+    the published totals.
     """
     if space.is_zero:
         return None
@@ -340,7 +340,7 @@ def find_change(space: OutcomeSpace, moves: OutcomeMoves, measure: Measure) -> C
 
 @frozen(slots=False, eq=False)
 class DrawnExchanges:
-    """Exchanges that the published counts hold, drawn and improved.
+    """Exchanges allowed by the published counts, drawn and improved.
 
     Parameters
     ----------
@@ -357,7 +357,7 @@ class DrawnExchanges:
     times: int = 1
 
     def find_change(self, measure: Measure) -> Change:
-        """Return the change that moves a statistic as far as was found."""
+        """Return the change that moves a statistic farthest, as found by search."""
         generator = np.random.default_rng(0)
         blocks = self.moves.blocks
         best, farthest = np.zeros((self._starts[-1], len(self._values)), dtype=np.int64), 0.0

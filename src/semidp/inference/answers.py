@@ -1,10 +1,9 @@
 """Intervals for counts, differences and rates from a noisy table: from the noise alone, or with
 sampling as well.
 
-The two are different statements. *Noise*: what the table of these records would show without noise;
-exact, because the law of the noise is known and simulated. *Noise and sampling*: what holds for the
-population that the records are a sample of. Which cells were measured how is the business of
-`release`.
+The two are different statements. *Noise*: about the table of these records without noise; exact,
+because the distribution of the noise is known and simulated. *Noise and sampling*: about the
+population that the records were sampled from. Measurements of cells come from `release`.
 
 A *cluster* is the most records of one person, which may vary together. Records of different persons
 are independent. By Cauchy and Schwarz a sum over records then has at most `cluster` times the
@@ -53,24 +52,24 @@ class IntervalEstimate:
         The unbiased estimate (of a ratio: the ratio of unbiased estimates); it may lie outside of
         what is possible.
     standard_error
-        Of all that the interval covers.
+        Its standard error, from everything that the interval covers.
     low, high, level
         The interval. For the noise alone it is cut to what the exact totals allow, and counts to
         whole numbers.
     covers
         ``noise``, or ``noise and sampling``.
     exact
-        Whether the level is that of a simulation of the known law of the noise, and not of an
+        Whether the level comes from a simulation of the known noise distribution, not from an
         approximation.
     p_value
-        Of the hypothesis that a difference is 0; None for what is no difference.
+        The p-value of a difference of 0; None if it is not a difference.
     bounded
-        Whether the interval holds at least as often as its level by a bound, with no approximation
-        and no simulation.
+        Whether a bound guarantees at least the stated coverage, without approximation or
+        simulation.
     cluster
-        The most records of one person, where it is about a population: they may vary together.
+        The most records of one person, if it is about a population: they may vary together.
     note
-        What a reader must know besides.
+        Further information for the reader.
 
     Examples
     --------
@@ -106,7 +105,7 @@ class IntervalEstimate:
 
 @frozen(slots=False)
 class TableIntervals(DataFrames):
-    """Intervals for all cells of a table that hold at once.
+    """Simultaneous intervals for all cells of a table.
 
     Parameters
     ----------
@@ -201,7 +200,7 @@ def ratio_interval(
     """Return the interval of a ratio of two noisy counts for the noise alone, by Fieller's
     inversion.
 
-    A ratio R is kept where ``|y1 - R y2|`` is within what the noise of ``x1 - R x2`` explains,
+    A ratio R is kept if ``|y1 - R y2|`` is within what the noise of ``x1 - R x2`` explains,
     which is exact for each R. If y2 could be 0, every ratio within the span is possible.
     """
     (top, bottom), (first, second) = parts, errors
@@ -225,8 +224,8 @@ def sampled_rate(
     score of the rate.
 
     R is kept where ``(y1 - R y2)² <= z² (Var(noise of x1 - R x2) + m y2 R (1 - R))``, with m the
-    size of a cluster: Wilson's interval with noise. For fewer than some ten cases or other records
-    `inverted_rate` is the better one.
+    size of a cluster: Wilson's interval with noise. For fewer than about ten cases or other records
+    `inverted_rate` is better.
 
     Parameters
     ----------
@@ -268,10 +267,10 @@ def inverted_rate(
 
     R is kept where both tails exceed ``(1 - level)/2``: the mean over draws e of the noise of
     ``P(Bin(y2 - e2, R) >= y1 - e1)``, and of ``P(... <= ...)``. With an exact number of records
-    this is the law of the noisy count of cases, so the interval holds at least as often as
+    this is the distribution of the noisy count of cases, so the interval holds at least as often as
     stated, for any number of cases (without noise: Clopper and Pearson). A noisy number of records
     makes it an approximation. Clusters of m records count as ``1/m`` as many records (Korn and
-    Graubard, 1998): exact for persons with m records that are all alike, and wider than need be for
+    Graubard, 1998): exact for persons with m identical records, and wider than necessary for
     others.
 
     Parameters
@@ -397,10 +396,10 @@ def mover_difference(
     two covered 0.952 and 0.951 at 0.95, with widths within 2% on average.
 
     Each rate R_i has the distances to the ends l_i, u_i of its score interval. Their squares add up
-    like variances (MOVER; Newcombe, 1998), less what the errors of the two have in common: the
+    like variances (MOVER; Newcombe, 1998), less the covariance of their errors: the
     lower end is ``d - sqrt((R1 - l1)² + (u2 - R2)² - 2 z² c)``. The ends of the rates are cut only
-    in the result: a normal interval with the rates' own variances covers 0.88 where one group has 8
-    to 40 records.
+    in the result: a normal interval with the rates' own variances covers 0.88 if one group has 8 to
+    40 records.
 
     Parameters
     ----------
@@ -413,7 +412,7 @@ def mover_difference(
     level, cluster
         The confidence level, and the most records of one person.
     span
-        What the interval is cut to.
+        The range to which the interval is cut.
 
     Examples
     --------
@@ -446,7 +445,7 @@ def overlapping_difference(
     records.
 
     The two rates may be correlated in any way, so the distances to the ends of their score
-    intervals add up, and not their squares: it holds at least as often as stated. The parameters
+    intervals add up, not their squares: coverage is at least the stated level. The parameters
     are those of `mover_difference`.
 
     >>> groups, quiet = [(9.0, 10.0), (300.0, 1000.0)], [(0.0, 0.0, 0.0)] * 2
@@ -520,7 +519,7 @@ def normal_interval(
 
 
 def cut(low: float, high: float, span: tuple[float, float]) -> tuple[float, float]:
-    """Return an interval within what is possible.
+    """Return an interval cut to the possible range.
 
     >>> cut(-3.0, 4.0, (0.0, 100.0))
     (0.0, 4.0)

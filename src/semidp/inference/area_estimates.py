@@ -1,14 +1,13 @@
 """Estimates for areas from the noisy measurement files, one state in memory at a time.
 
-States are estimated one after the other or side by side in processes of their own; what each says
-is added up, as the noise of different states is independent. If the files of the nation are
-used, every state is read twice: what each says of itself goes up first, and what is known about it
-from everything comes down.
+States are estimated one after the other or in parallel processes; their results are added up, since
+the noise of different states is independent. If the files of the nation are used, every state is
+read twice: first its own information goes up, then the information from everything comes down.
 
-What a tree says of its root is small (`RootKnowledge`). The roots of all trees and what was
-measured of their sum make a tree of two depths (`Regions`), which says what is known about every
-root from everything. With that in the place of its root a tree is estimated as if it were alone. A
-sum over several trees has the variance that is left given the roots, tree by tree, and that of the
+The information of a tree about its root is small (`RootKnowledge`). The roots of all trees and the
+measurements of their sum form a tree of two depths (`Regions`), which gives the information about
+every root from everything. With that as its root, a tree is estimated as if it were alone. A sum
+over several trees has the variance that is left given the roots, tree by tree, and that of the
 weights that it has on the roots, from the two depths.
 """
 
@@ -89,7 +88,7 @@ class RootKnowledge:
 
     @classmethod
     def from_measurements(cls, measurements: Measurements, classes: Classes) -> "RootKnowledge":
-        """Return what everything that was measured in one tree says of its root.
+        """Return the information of all measurements in one tree about its root.
 
         Examples
         --------
@@ -141,9 +140,9 @@ class RootKnowledge:
 def estimate_from_root(
     measurements: Measurements, classes: Classes, root: RootKnowledge
 ) -> Estimate:
-    """Return the estimate of a tree, where more is known about its root than the tree says.
+    """Return the estimate of a tree with more information about its root than the tree has.
 
-    `Estimate.influences` are those of the tree alone, and not to be asked here.
+    `Estimate.influences` are those of the tree alone, and must not be used here.
     """
     depths = upward(measurements, classes)
     (group,) = depths[0].groups
@@ -157,7 +156,7 @@ def estimate_from_root(
 
 @frozen(eq=False)
 class Regions:
-    """Roots of several trees, and what was measured of their sum; made by `Regions.of`.
+    """Roots of several trees, with the measurements of their sum; made by `Regions.from_roots`.
 
     Examples
     --------
@@ -183,14 +182,14 @@ class Regions:
     def from_roots(
         cls, roots: Sequence[RootKnowledge], observed: Sequence[Observed], classes: Classes
     ) -> "Regions":
-        """Bring together what is known about every root with what was measured of their sum.
+        """Combine the information about every root with the measurements of their sum.
 
         Parameters
         ----------
         roots
-            What each tree says of its root.
+            The information of each tree about its root.
         observed
-            What was measured of the sum of all roots, at depth 0.
+            The measurements of the sum of all roots, at depth 0.
         classes
             The classes of all that was measured, in every tree and of the sum.
         """
@@ -211,7 +210,7 @@ class Regions:
         return cls(classes, places, depths, tuple(root.possible for root in roots))
 
     def root(self, number: int) -> RootKnowledge:
-        """What is known about one root from everything."""
+        """The information about one root from everything."""
         level = self.depths[1]
         group, place = int(level.group_of[number]), int(level.place_of[number])
         cells = level.groups[group].cells
@@ -228,7 +227,7 @@ class Regions:
         return RootKnowledge(self.possible[number], means, spreads)
 
     def add_trees(self, parts: Mapping[int, RootedSums], cells: ArrayLike) -> AreaSums:
-        """Sums over all trees, from what each tree says of them.
+        """Sums over all trees, from the results of each tree.
 
         Parameters
         ----------
@@ -278,7 +277,7 @@ USES = (AUTO, ALL, NONE)
 def nation_use(
     folder: str, asked: str, present: Sequence[str], read: Sequence[str]
 ) -> tuple[bool, str]:
-    """Whether what was measured of the nation is used, and a sentence that says so.
+    """Whether measurements of the nation are used, and a sentence that says so.
 
     Parameters
     ----------
@@ -313,21 +312,21 @@ def nation_use(
 
 @frozen(eq=False)
 class Nation:
-    """All states, and what was measured of their sum."""
+    """All states, with the measurements of their sum."""
 
     states: tuple[str, ...]
     regions: Regions
 
     @classmethod
     def from_states(cls, folder: str, known: Mapping[str, Mapping[str, Any]]) -> "Nation":
-        """Bring together what is known about every state, by its two digits, and the nation's
+        """Combine the information about every state, by its two digits, with the nation's
         files.
         """
         roots = [RootKnowledge.from_json(value) for value in known.values()]
         return cls(tuple(known), Regions.from_roots(roots, read_nation(folder), CLASSES))
 
     def root(self, state: str) -> RootKnowledge:
-        """What is known about one state from everything."""
+        """The information about one state from everything."""
         return self.regions.root(self.states.index(state))
 
     def add_states(self, parts: Mapping[str, Mapping[str, Any]], cells: Floats) -> AreaSums:
@@ -367,25 +366,24 @@ def _levels(names: Iterable[str]) -> tuple[str, ...]:
 
 @frozen
 class CensusTask:
-    """What is asked of a folder of noisy measurement files.
+    """A task for a folder of noisy measurement files.
 
     Parameters
     ----------
     folder
         Folder of the files.
     areas
-        Areas to estimate; None for none.
+        Areas to estimate, or None.
     levels
-        Levels of the files of which every place is written: State, County, Tract, Block_Group,
+        Levels of which to write every place: State, County, Tract, Block_Group,
         Block.
     totals
-        Exact population of states, by their two digits, where the files do not say it.
+        Exact populations of states, by their two digits, if the files do not have them.
     level
         Of the intervals.
     nation
-        Whether the files of the nation (level US) are used: ``auto`` where the folder holds all
-        states and all are estimated, ``all`` where the states of the folder are the whole nation,
-        ``none``.
+        Whether the files of the nation (level US) are used: ``auto`` if the folder holds all states
+        and all are estimated, ``all`` if the states of the folder are the whole nation, ``none``.
     """
 
     folder: str = field(converter=str)
@@ -439,7 +437,7 @@ class CensusTask:
 
 @frozen(eq=False)
 class CensusEstimates:
-    """Estimates for areas: a row for each area, a column for each group of people.
+    """Estimates for areas: one row per area, one column per group of people.
 
     Intervals are normal, and cut at zero if no weight is negative.
     """
@@ -505,8 +503,8 @@ def write_estimates(
     force: bool = False,
     progress: Progress = silent,
 ) -> CensusEstimates | None:
-    """Write the estimates of a task to a folder; states that an earlier run has finished are not
-    read again.
+    """Write the estimates of a task to a folder; states finished by an earlier run are not read
+    again.
     """
     states = task.states()
     with lasting_folder(out, resume=resume, force=force, ours=census_files, clear=_clear) as left:

@@ -1,9 +1,9 @@
-"""Weighted sums of cells of published tables, at any depth: areas from a file, or sums as
-somebody writes them (``gap: sex=f & region=n - 0.5 * region-age[age=d]``).
+"""Weighted sums of cells of published tables, at any depth: areas from a file, or sums
+written as text (``gap: sex=f & region=n - 0.5 * region-age[age=d]``).
 
-A district is these blocks, or these wards and a part of another; the noise of the release has a
-known law, so every such sum has an interval, at no cost in privacy. Tables that share a
-budget, and those of a combination, have noise in common; others are independent.
+A district consists of blocks, or of wards and a part of another; the noise of the release has a
+known distribution, so every such sum has an interval, at no cost in privacy. Tables that share a
+budget, and those of a combination, share noise; others are independent.
 """
 
 import math
@@ -44,13 +44,13 @@ class AreaRow:
     Parameters
     ----------
     name
-        The area, or whatever the weighted sum is called.
+        The name of the area or weighted sum.
     cells
-        For some features the level or the levels that are meant; all levels of the others.
+        For some features one or several levels; all levels of the others.
     weight
         How often the cells count.
     table
-        The table that they are counted in; None for one that has the features.
+        The table in which they are counted; None for one that has the features.
 
     Examples
     --------
@@ -76,7 +76,7 @@ def read_area_rows(path: str | Path, needed: Sequence[str] = ()) -> list[AreaRow
     path
         The file.
     needed
-        Columns that there must be, and that no line may leave empty.
+        Required columns, which no line may leave empty.
 
     Examples
     --------
@@ -178,8 +178,8 @@ def sum_intervals(
     """Return the estimate of every weighted sum of cells with its interval, over any tables and
     depths.
 
-    Tables that share a budget have noise in common, and so have those of a combination: what a sum
-    adds up and subtracts of the same noise cancels. Cells may count several times.
+    Tables that share a budget share noise, and so do those of a combination: noise that a sum adds
+    and subtracts cancels. Cells may count several times.
 
     Parameters
     ----------
@@ -343,8 +343,8 @@ def sum_rows(text: str) -> list[AreaRow]:
     and levels.
 
     Terms are joined by `` + `` and `` - ``, features by `` & ``, levels of one feature by commas;
-    levels with such signs in them stand in double quotes. ``table[...]`` says which table is meant,
-    and ``table[]`` is all of it.
+    levels that contain such signs are in double quotes. ``table[...]`` names the table, and
+    ``table[]`` is the whole table.
 
     Parameters
     ----------

@@ -1,8 +1,8 @@
 """Tests with few degrees of freedom from a release: pooled over strata, and for ordered features.
 
-The reference law is that of `independence`: hypergeometric tables and the known noise. Only the
-statistic differs: it looks for one association common to all strata, or for a trend in scores, and
-so has more power for these.
+The reference distribution is that of `independence`: hypergeometric tables and the known noise.
+Only the statistic differs: it targets one association common to all strata, or a trend in scores,
+and has more power for these.
 """
 
 import math
@@ -43,12 +43,13 @@ _TIED = 1e-9  # relative: equal statistics may differ in their last digits
 
 @frozen
 class Association(Encodable):
-    """A test for one kind of association on published noisy counts.
+    """A test for one kind of association from published noisy counts.
 
     Parameters
     ----------
     rows, columns, strata
-        The features: independent are rows and columns, given the strata if there are any.
+        The features: rows and columns are independent under the null hypothesis, given the strata
+        if any.
     ordered
         The ordered features, with the scores of their levels.
     pooled
@@ -58,7 +59,7 @@ class Association(Encodable):
     method
         What the statistic is called, and why it was chosen.
     statistic
-        ``z²`` if there is one degree of freedom, else a quadratic form of as many.
+        ``z²`` with one degree of freedom, else a quadratic form.
     degrees
         Degrees of freedom: the mean of the statistic under independence.
     z
@@ -66,13 +67,13 @@ class Association(Encodable):
         scores) go with later levels of columns, that is for an odds ratio ``x11 x22 / (x12 x21)``
         above 1. None otherwise.
     sense
-        That direction in words.
+        This direction in words.
     alternative
-        What was looked for: ``greater`` is z > 0.
+        The alternative: ``greater`` is z > 0.
     p_value
         ``(1 + number of simulated statistics at least as large) / (1 + draws)``.
     draws
-        How many were simulated; 0 if a bound takes the place of a simulation.
+        How many were simulated; 0 if a bound replaces simulation.
     notes
         What a reader must know.
     noisy_totals
@@ -104,7 +105,7 @@ class Association(Encodable):
 
 @frozen
 class ScoreTest:
-    """Scores of rows and columns, and what they make of a table with given margins.
+    """Scores of rows and columns, and their statistic for a table with given margins.
 
     For stratum k let ``T_k = U' Y_k V`` with the columns of U and V the scores (or, for a feature
     without an order, the indicators of all levels but one), flat. Given the margins R, C of n
@@ -113,7 +114,7 @@ class ScoreTest:
     whose variance is ``C = Σ H_k (H_k + N_k)⁻¹ H_k``; the statistic is ``S' C⁻¹ S``. Without noise
     it is that of Mantel and Haenszel (1959), of Landis, Heyman and Koch (1978) for scores. The
     weights are those of the most powerful linear statistic for a small association under normal
-    noise: a stratum counts by what its noise has left of it. Not pooled, the statistics of the
+    noise: a stratum is weighted by what its noise leaves of it. Not pooled, the statistics of the
     strata are added.
 
     Parameters
@@ -226,7 +227,7 @@ def score_test(
     noise
         The covariances of the noise of the sums of every stratum, of shape (k, size, size).
     law_of
-        Gives for weights of shape (sums, r, c, k) how the noise of these sums is drawn.
+        Returns, for weights of shape (sums, r, c, k), how to draw the noise of these sums.
     """
     check_draws(draws)
     rows, columns = margins
@@ -324,7 +325,7 @@ _NO_DIRECTION = (
 
 @frozen
 class AssociationQuestion:
-    """A table, and what is asked of it.
+    """A question about a table.
 
     Parameters
     ----------
@@ -335,7 +336,7 @@ class AssociationQuestion:
     pooled
         Whether one association common to all strata is looked for.
     alternative
-        In which direction.
+        The direction.
     """
 
     asked: CrossedTable

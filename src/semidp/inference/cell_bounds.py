@@ -1,8 +1,8 @@
-"""What exact totals say about single cells and sums of cells of a table: whole numbers that they
-lie between.
+"""Bounds from exact totals on single cells and sums of cells of a
+table.
 
-From the published margins alone, never from noise. All bounds are valid for every table of D_t;
-which of them are sharp is said at each.
+They use the published margins alone, never noise. All bounds are valid for every table of D_t;
+each function says whether they are sharp.
 """
 
 import itertools
@@ -36,7 +36,7 @@ _MOST_MARGINS = 8  # margins of which every few are tried together
 
 @frozen(slots=False, eq=False)
 class CellBounds:
-    """The least and the largest count that each cell of a table can have next to the exact totals.
+    """The least and the largest count of each cell of a table under the exact totals.
 
     Parameters
     ----------
@@ -178,10 +178,10 @@ class CellBounds:
         return total
 
     def span(self, chosen: NDArray[np.generic]) -> tuple[int, int]:
-        """Return what the sum of some cells, marked by 1 and the others by 0, lies between.
+        """Return bounds on the sum of some cells, marked by 1 and the others by 0.
 
-        Within each cell of an exact margin the chosen cells have at least their own bounds, and at
-        least what the others there leave; the best margin counts.
+        Within each cell of an exact margin the chosen cells have at least their own lower bounds,
+        and at least what the others leave; the best margin counts.
         """
         marks = np.asarray(chosen).astype(np.int64)
         inside = marks.reshape(self.grid.compute_margin_shape(self.view))
@@ -219,10 +219,10 @@ def _orders(views: Sequence[View]) -> list[Sequence[View]]:
 
 
 def whole_interval(low: float, high: float, span: tuple[float, float]) -> tuple[float, float]:
-    """Return an interval for a count, cut to what is possible and inward to whole numbers.
+    """Return an interval for a count, cut to the possible range and inward to integers.
 
-    One that misses what is possible altogether becomes the nearest bound; one without a whole
-    number the nearest one.
+    An interval that misses the possible range becomes the nearest bound; one without an integer
+    becomes the nearest integer.
 
     >>> (
     ...     whole_interval(-2.2, 4.7, (0, 3)),

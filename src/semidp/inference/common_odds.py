@@ -1,11 +1,11 @@
 """The odds ratio of two features of two levels, common to strata, from a release: an interval.
 
-Given both margins of every stratum and the odds ratio, the tables have a known law, and so has the
-noise. The pooled sum of `association` is tested for every odds ratio; those that are not rejected
-are the interval. If the totals of one feature are noisy, the statistic is that of the pooled
-test in `unknown_totals`: given odds ratio and totals, counts are noncentral hypergeometric, and
-stratum by stratum a law above those of all plausible totals bounds the tails. What spends a budget
-is in `semidp.publish.statistics.odds_ratio`.
+Given both margins of every stratum and the odds ratio, the tables have a known distribution, and so
+does the noise. The pooled sum of `association` is tested for every odds ratio; those that are not
+rejected form the interval. If the totals of one feature are noisy, the statistic is that of the
+pooled test in `unknown_totals`: given odds ratio and totals, counts are noncentral hypergeometric,
+and stratum by stratum a distribution above those of all plausible totals bounds the tails. The
+private test is in `semidp.publish.statistics.odds_ratio`.
 """
 
 import math
@@ -60,7 +60,7 @@ _UNSEEN = 1e-25  # of the largest probability: less is left out
 
 def end_beyond(kept: Callable[[float], bool], start: float, direction: int) -> float:
     """The last log odds ratio that is kept from start on, upward (1) or downward (-1), rounded
-    outward; infinite where all are, and at the other end where none is.
+    outward; infinite if all are kept, and at the other end if none is.
 
     >>> round(end_beyond(lambda x: x < 1, 0.0, direction=1), 2)
     1.0
@@ -81,7 +81,7 @@ def end_beyond(kept: Callable[[float], bool], start: float, direction: int) -> f
 
 @frozen
 class BoundedStratum:
-    """One stratum: groups of exact size, and a range of totals of the level that is counted.
+    """One stratum: groups of exact size, and a range of totals of the counted level.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ class BoundedStratum:
     low, high
         The least and the largest plausible number of cases.
     scale
-        What the stratum is multiplied by in the statistic.
+        The factor of the stratum in the statistic.
 
     Examples
     --------
@@ -107,7 +107,7 @@ class BoundedStratum:
     scale: float
 
     def laws(self, log_odds: float) -> list[tuple[int, IntegerLaw]]:
-        """The law of the cases in the group for every plausible total."""
+        """The distribution of the cases in the group for every plausible total."""
         every = []
         for total in range(self.low, self.high + 1):
             law = TwoByTwo(self.group, total, self.n).law_for_log_odds(log_odds)
@@ -115,7 +115,7 @@ class BoundedStratum:
         return every
 
     def mean(self, law: IntegerLaw, total: int) -> float:
-        """The mean of the cases, less those that independence has: times the scale."""
+        """The mean of the cases less that under independence, times the scale."""
         return self.scale * (law.mean - self.group * total / self.n)
 
     def bound_laws(self, laws: list[tuple[int, IntegerLaw]], centre: float, step: float) -> GridLaw:
@@ -255,7 +255,7 @@ class NoisyOdds:
         return math.exp(low), math.exp(high)
 
     def check_work(self) -> None:
-        """Refuse what cannot vary, and what takes too long."""
+        """Refuse strata that cannot vary, and computations that take too long."""
         if not self.upper:
             raise Refused(
                 "the exact totals leave only one table in every stratum: every odds ratio fits"
@@ -273,8 +273,8 @@ class NoisyOdds:
 
     @cached_property
     def log_estimate(self) -> float:
-        """The log odds ratio for which S has the published value as its mean, if the totals are
-        those in the middle of the plausible ones; infinite where none has.
+        """The log odds ratio for which the mean of S is the published value, at the middle of
+        the plausible totals; infinite if there is none.
         """
         middles = [(stratum, (stratum.low + stratum.high) // 2) for stratum in self.upper]
 
@@ -312,12 +312,12 @@ class CommonOddsRatio(Encodable):
     table, noise
         Which published table was asked, and the law of its noise.
     value
-        The odds ratio under which the pooled sum has the published value as its mean: without
-        noise the conditional maximum of the likelihood.
+        The odds ratio for which the mean of the pooled sum is the published value: without
+        noise, the conditional maximum likelihood estimate.
     low, high, level
         The interval; `high` may be infinite, which is None in JSON.
     varying
-        How many strata can vary: the others say nothing.
+        How many strata can vary: the others are not informative.
     draws
         How many tables with noise were simulated; 0 if a bound takes the place of a simulation.
     notes
@@ -326,7 +326,7 @@ class CommonOddsRatio(Encodable):
         The feature whose totals are noisy: the interval then holds for all plausible totals, at
         least as often as stated.
     approximate
-        Whether value and interval are the coefficient of a logistic model instead, since that
+        Whether value and interval come from a logistic coefficient instead, because the exact
         interval had an open end.
     """
 
@@ -356,9 +356,8 @@ class PooledSum:
 
     x11k has Fisher's noncentral hypergeometric law. It grows with the odds ratio: tables are drawn
     for all odds ratios from the same uniform numbers, so each simulated S grows too, and the
-    share of those above a number is monotone. For one odds ratio the published and the simulated
-    sums are exchangeable where it is the true one, so each tail is a p-value for any number of
-    draws.
+    share of those above a number is monotone. At the true odds ratio the published and the
+    simulated sums are exchangeable, so each tail is a p-value for any number of draws.
 
     Parameters
     ----------
@@ -428,7 +427,7 @@ class PooledSum:
         return math.exp(low), math.exp(high)
 
     def estimate(self, seen: float) -> float:
-        """The odds ratio for which S has this mean; 0 or infinity where none has."""
+        """The odds ratio for which S has this mean; 0 or infinity if there is none."""
         log_odds = _end(lambda at: self.mean(at) >= seen, inside=_FARTHEST, outside=-_FARTHEST)
         return math.exp(log_odds)
 
@@ -458,11 +457,11 @@ def common_odds_ratio(
 ) -> CommonOddsRatio:
     """Return an odds ratio that is common to strata with an interval, at no cost in privacy.
 
-    The strata are weighed as in the pooled test, by what the noise leaves of them. The interval
-    holds for every odds ratio with at least the level, whatever the noise and however few the
+    The strata are weighted as in the pooled test, by what the noise leaves of them. The interval
+    has at least the stated coverage for every odds ratio, whatever the noise and however few the
     records. The totals of one feature must be exact within strata. If those of the other are noisy,
-    the interval holds for all that are plausible (`NoisyOdds`); where it has an open end, the
-    answer is the coefficient of a logistic model (`model`), by an approximation, and says so.
+    the interval holds for all plausible ones (`NoisyOdds`); if it has an open end, the answer is
+    the coefficient of a logistic model (`model`), an approximation, and says so.
 
     Parameters
     ----------
@@ -646,7 +645,7 @@ def stratified_odds_ratio(
     draws: int | None = None,
     randomness: Randomness | None = None,
 ) -> IntervalEstimate:
-    """Compare two groups by an odds ratio that is common to strata, in the words of
+    """Compare two groups by an odds ratio common to strata, with the arguments of
     `Release.interval`.
 
     `of` names one level of a feature of two, `among` and `minus` the two levels of another.

@@ -7,9 +7,9 @@ is
 
     Σ N_h² (1 - n_h/N_h) s_h²/n_h,    s_h² = n_h/(n_h - 1) · (p_h(1 - p_h) + v_h),
 
-with p_h the noisy share and v_h its noise variance, which p_h(1 - p_h) falls short by. For an
-outcome between l and u with mean m, (u - m)(m - l) takes the place of p_h(1 - p_h): its spread is
-not measured, and is no larger.
+with p_h the noisy share and v_h its noise variance, by which p_h(1 - p_h) is too small. For an
+outcome between l and u with mean m, (u - m)(m - l) replaces p_h(1 - p_h): its variance is not
+measured, but cannot be larger.
 """
 
 import itertools
@@ -49,7 +49,7 @@ _VARYING = (
 
 @frozen
 class PopulationStrata:
-    """Public strata, and how many people of the population each has.
+    """Public strata, with the number of people in the population of each.
 
     Parameters
     ----------
@@ -67,8 +67,8 @@ class PopulationStrata:
 
 
 def read_strata(path: Path | str) -> PopulationStrata:
-    """Read a CSV file with a column for each feature of a stratum, and one that is called
-    ``population`` (or ``weight``).
+    """Read a CSV file with a column for each feature of a stratum, and a column ``population``
+    (or ``weight``).
     """
     header, rows = read_csv(path)
     size_columns = [name for name in ("population", "weight") if name in header]
@@ -105,9 +105,10 @@ class WeightedEstimate(Encodable):
     kind
         ``total``, ``share`` or ``mean``.
     labels
-        Levels of the features that are no strata.
+        Levels of the features that are not strata.
     value, noise_error, design_error
-        The estimate, its standard error by the noise, and by sampling (None unless asked for).
+        The estimate, and its standard errors from the noise and from sampling (None unless
+        requested).
     lower, upper, level
         Interval: for these records weighted, or with the design for the population.
     """
@@ -125,7 +126,7 @@ class WeightedEstimate(Encodable):
     level: float
 
     def widen(self, by: float) -> "WeightedEstimate":
-        """The estimate with an interval that is so much longer at both ends."""
+        """The estimate with an interval widened at both ends."""
         return evolve(self, lower=self.lower - by, upper=self.upper + by)
 
 
@@ -142,7 +143,7 @@ class _StratifiedSample:
         return self.population / self.sampled
 
     def refuse_single(self) -> None:
-        """Refuse a sampling error that one record of several people cannot show."""
+        """Refuse a sampling error that a stratum with a single record cannot show."""
         numbers = zip(self.strata, self.sampled, self.population, strict=True)
         for stratum, count, people in numbers:
             if count < 2 and people > count:
@@ -162,7 +163,7 @@ class _StratifiedSample:
 def weighted_estimates(
     release: "ReleaseValue", strata: PopulationStrata, *, level: float = 0.95, design: bool = False
 ) -> list[WeightedEstimate]:
-    """Return weighted totals, shares and means of everything that a release has by strata.
+    """Return weighted totals, shares and means of all statistics of a release by strata.
 
     Parameters
     ----------

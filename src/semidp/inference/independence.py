@@ -1,12 +1,12 @@
-"""Independence in a noisy table: exact by Monte Carlo, at no cost in privacy.
+"""Tests of independence in a noisy table: exact by Monte Carlo, at no cost in privacy.
 
 Every test of a release starts from a `CrossedTable`: noisy counts by rows, columns and strata, with
 its exact margins. Given the margins a table of independent features is multivariate hypergeometric,
-stratum by stratum, and the noise of a published table has a known law: so has their sum. If the
-totals of a feature are noisy too, and few, an interval says which totals are plausible. The largest
-p-value over those, plus the chance that the interval misses, is a p-value (Berger and Boos, 1994).
-Awan and Wang (2024) treat general models in the same spirit, by repro samples. If there are too
-many totals to try them all, see `unknown_totals`.
+stratum by stratum, and the noise of a published table has a known distribution, so their sum does
+too. If the totals of a feature are noisy too, and few, an interval gives the plausible totals. The
+largest p-value over those, plus the probability that the interval misses, is a p-value (Berger and
+Boos, 1994). Awan and Wang (2024) treat general models in the same spirit, by repro samples. If
+there are too many totals to try them all, see `unknown_totals`.
 """
 
 import itertools
@@ -57,9 +57,9 @@ class CrossedTable:
     rows, columns, strata
         The features of the test.
     measured
-        The published table, with the law of its noise.
+        The published table, with its noise distribution.
     public
-        What is exact.
+        The exact totals.
     """
 
     rows: str
@@ -70,7 +70,7 @@ class CrossedTable:
 
     @property
     def named(self) -> dict[str, Any]:
-        """What every answer repeats: the features, the table, and the law of its noise."""
+        """The common part of every answer: the features, the table, and its noise."""
         features = {"rows": self.rows, "columns": self.columns, "strata": self.strata}
         return {**features, "table": self.measured.name, "noise": self.measured.noise_name}
 
@@ -148,7 +148,7 @@ class CrossedTable:
         return flat[:, self.codes].reshape(len(weights), *self.measured.schema.shape)
 
     def check_size(self, sums: int) -> None:
-        """Refuse more weighted sums of cells than memory holds."""
+        """Refuse more weighted sums of cells than fit in memory."""
         if sums * self.codes.size > _LARGEST:
             raise Refused("this table has too many cells for a simulation: test a coarser one")
 
@@ -384,7 +384,7 @@ class ScoredTotalsTest(TotalsTest):
     Parameters
     ----------
     row_scores, column_scores
-        One row a sum: of shapes (sums, r) and (sums, c).
+        One row per sum: of shapes (sums, r) and (sums, c).
     noise_of_sums
         The variances of the noise of the sums.
     alternative
@@ -409,7 +409,7 @@ class ScoredTotalsTest(TotalsTest):
         return np.asarray(totals / np.sqrt(variances))
 
     def statistics(self, tables: Floats, rows: Counts, columns: Counts) -> Floats:
-        """The largest sum of each table, in the direction that is asked for."""
+        """The largest sum of each table, in the requested direction."""
         sums = self.sums(tables, rows, columns)
         if self.alternative is Alternative.GREATER:
             return np.asarray(sums.max(axis=1))
@@ -419,7 +419,7 @@ class ScoredTotalsTest(TotalsTest):
 
 
 def remove_excess(tables: Floats, rows: Counts, columns: Counts) -> Floats:
-    """Tables without what their own totals have too much: it is taken out in proportion."""
+    """Tables with the excess of their own totals removed in proportion."""
     n = float(rows.sum())
     by_column = tables.sum(axis=1, keepdims=True) - columns
     by_row = tables.sum(axis=2, keepdims=True) - rows[:, None]
@@ -437,7 +437,7 @@ def _variances(scores: Floats, totals: Counts) -> Floats:
 def least_favourable(
     totals: Sequence[tuple[Counts, Counts]], p_value: Callable[[Counts, Counts], float]
 ) -> tuple[float, tuple[Counts, Counts]]:
-    """Return the largest p-value over plausible totals plus `MISS`, and the totals that have it.
+    """Return the largest p-value over plausible totals plus `MISS`, and the totals that attain it.
 
     Valid: let t be the true totals and C the plausible ones. Then
     ``P(p <= α) <= P(t not in C) + P(p(t) + MISS <= α) <= MISS + (α - MISS)``.
@@ -452,7 +452,7 @@ def least_favourable(
 
 @frozen
 class TriedTotals:
-    """The answer of a test that tries every plausible total.
+    """The result of a test that tries every plausible total.
 
     Parameters
     ----------

@@ -1,6 +1,6 @@
-"""Intervals of counts, rates and differences, asked of a release: at no cost in privacy.
+"""Intervals of counts, rates and differences from a release, at no cost in privacy.
 
-What they are computed from is in `measured`, how in `answers` and `ratios`.
+The measurements come from `measured`, the methods from `answers` and `ratios`.
 """
 
 import math
@@ -81,11 +81,11 @@ def estimate_interval(
 
 @frozen
 class TableQuestion:
-    """What is asked of a measured table of n records: at which level, of whom, and how its noise is
-    simulated.
+    """A question about a measured table of n records: its level, its target, and the simulation of
+    noise.
 
-    `bounds` are what the exact totals allow; they cut intervals for these records, never those for
-    a population. `cluster` is the most records of one person.
+    `bounds` are the ranges allowed by the exact totals; they cut intervals for these records, never
+    those for a population. `cluster` is the most records of one person.
     """
 
     measured: Measured
@@ -384,7 +384,7 @@ def estimate_intervals(
     draws: int | None,
     randomness: Randomness | None,
 ) -> TableIntervals:
-    """Return intervals for all cells of a table that hold at once; see `Release.intervals`."""
+    """Return simultaneous intervals for all cells of a table; see `Release.intervals`."""
     check_level(level, "the confidence level")
     measured = measured_table(release, (), table)
     public = select_public(release, measured)
@@ -425,7 +425,7 @@ def estimate_intervals(
 def simulate_half_widths(
     measured: Measured, level: float, draws: int | None, randomness: Randomness | None
 ) -> Floats:
-    """Return for each cell how far it is off at most: all at once with probability `level`, by
+    """Return simultaneous half-widths for all cells with probability `level`, by
     simulation.
 
     The largest error of all cells, in units of its standard error, has the same bound for each of

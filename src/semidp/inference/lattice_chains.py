@@ -1,10 +1,10 @@
-"""Chains on the tables with given exact totals, their moves, many at a time, and the likelihood of
-what was measured.
+"""Markov chains on the tables with given exact totals, their moves, many at a time, and the
+likelihood of measurements.
 
 A line adds k to some cells and takes k from others, so exact totals stay; lines that share no
-cell move together. With totals in a circle, structural zeros, nested features or noise on residuals
-chains may pass through tables with negative counts, or counts in impossible cells, at a price; only
-tables without any are kept. What a release measured of a table is the business of `likelihoods`.
+cell move together. With totals that form a cycle, structural zeros, nested features or noise on
+residuals, chains may pass through tables with negative counts, or counts in impossible cells, at a
+price; only tables without any are kept. `likelihoods` collects the measurements of a release.
 """
 
 import itertools
@@ -45,7 +45,7 @@ class Siblings:
     Parameters
     ----------
     offsets
-        Where each level stands: what it adds to the flat number of a cell.
+        The offset of each level in the flat number of a cell.
     family
         The family of each level, in ascending order; only levels of one family are compared.
     """
@@ -75,14 +75,14 @@ class Siblings:
 
 @frozen(slots=False, eq=False)
 class ParallelMoves:
-    """Lines of one kind: products of differences of siblings, at every level of what is left.
+    """Lines of one kind: products of differences of siblings, at every level of the other features.
 
     Parameters
     ----------
     compared
         Sets of siblings of different features; a line has two levels of each.
     offsets
-        Where the levels of all other features stand.
+        The offsets of the levels of all other features.
 
     Examples
     --------
@@ -107,14 +107,14 @@ class ParallelMoves:
 
     @cached_property
     def signs(self) -> Counts:
-        """By which sign the cells of a line change."""
+        """The signs with which the cells of a line change."""
         choices = itertools.product((0, 1), repeat=len(self.compared))
         return np.array([(-1) ** sum(choice) for choice in choices])
 
     def lines(self, chains: int, source: np.random.Generator) -> Places:
         """Flat cells of lines that share no cell, (chains, lines, cells of a line).
 
-        They do not depend on the tables. Every pair of siblings has a chance.
+        They do not depend on the tables. Every pair of siblings has positive probability.
         """
         # One axis for the pairs of each set of siblings, one for the other features, and at the
         # end one of two for each set: which of the pair it is.
@@ -129,7 +129,7 @@ class ParallelMoves:
         return np.asarray(cells.reshape(chains, self.count, 2**sets))
 
     def one_line(self, chains: int, source: np.random.Generator) -> Places:
-        """One line a chain, each as likely as any other, (chains, 1, cells of a line)."""
+        """One line per chain, uniformly chosen, (chains, 1, cells of a line)."""
         lines = self.lines(chains, source)
         chosen = source.integers(0, lines.shape[1], chains)
         return np.asarray(lines[np.arange(chains), chosen][:, None])
@@ -164,7 +164,7 @@ def drawn_lines(
 
 
 def count_rounds(kinds: Sequence[ParallelMoves], steps: int) -> int:
-    """In how many rounds so many lines are followed, all lines of a random kind in each.
+    """The number of rounds to follow a number of lines, all lines of a random kind in each.
 
     >>> pair = Siblings(np.array([0, 4]), np.zeros(2, dtype=np.intp))
     >>> count_rounds([ParallelMoves((pair,), np.arange(4))], 100)  # four lines a round
@@ -174,7 +174,7 @@ def count_rounds(kinds: Sequence[ParallelMoves], steps: int) -> int:
 
 
 def level_offsets(shape: Sequence[int], axes: Sequence[int]) -> Places:
-    """What each combination of levels of some axes adds to the flat number of a cell.
+    """The offset of each combination of levels of some axes in the flat number of a cell.
 
     >>> level_offsets((2, 3, 4), (0, 2)).tolist()
     [0, 1, 2, 3, 12, 13, 14, 15]
@@ -185,12 +185,13 @@ def level_offsets(shape: Sequence[int], axes: Sequence[int]) -> Places:
 
 
 def window_length(reach: float) -> int:
-    """How far a line is followed at most, where typical distances are `reach`."""
+    """The largest step along a line, if typical distances are `reach`."""
     return math.ceil(_WINDOW * max(reach, 1.0))
 
 
 class ListedCells:
-    """What each count of each cell is worth, in a list: chains ask for it all the time.
+    """The log-likelihood of each count of each cell, in a list, because chains need it all the
+    time.
 
     Parameters
     ----------
@@ -199,8 +200,8 @@ class ListedCells:
     cells
         How many cells a table has.
     span
-        The least and the largest count from which lines are followed by the list; from others, and
-        where the list would be too long, what is asked for is computed.
+        The least and the largest count from which lines are followed by the list; other values, and
+        lists that would be too long, are computed on demand.
     margin
         How far beyond the span lines are followed.
 
@@ -266,7 +267,7 @@ def sample_steps(
     Parameters
     ----------
     gain
-        By how much the log-likelihood exceeds the present one.
+        The gain in log-likelihood over the current one.
     room
         How far down and up each line can be followed.
     reach
@@ -328,7 +329,7 @@ class NoiseLaw(Protocol):
 
 
 def open_differences(depths: View, margins: Sequence[View]) -> list[View]:
-    """The least depths at which differences of a table are not seen by any margin.
+    """The least depths at which no margin sees the differences of a table.
 
     A difference at depths d compares, along every feature with ``d > 0``, two values that agree one
     depth above; a margin sees it where it names all these depths.
@@ -351,7 +352,7 @@ def open_differences(depths: View, margins: Sequence[View]) -> list[View]:
 
 @frozen(slots=False, eq=False)
 class EntryLikelihood:
-    """Measured whole numbers, each a weighted sum of the cells plus noise of its own.
+    """Measured integers, each a weighted sum of the cells plus its own noise.
 
     Parameters
     ----------
@@ -360,7 +361,7 @@ class EntryLikelihood:
     noisy
         What was measured.
     laws, which
-        The laws of the noise, and for each number which it has.
+        The noise distributions, and the index of the distribution of each number.
     """
 
     matrix: Any = field(repr=False)
@@ -381,7 +382,7 @@ class EntryLikelihood:
         return np.ascontiguousarray(self.weights.T.toarray())
 
     def split(self) -> "tuple[EntryLikelihood, EntryLikelihood]":
-        """Return the numbers that were measured of one cell, and those of sums of several."""
+        """Return the measurements of single cells, and those of sums of several."""
         single = np.diff(self.weights.indptr) <= 1
         return self._select(np.flatnonzero(single)), self._select(np.flatnonzero(~single))
 
@@ -437,7 +438,7 @@ class EntryLikelihood:
         return numbers, np.where(is_listed, by_cell.data[places], 0).astype(np.int64)
 
     def errors(self, tables: Counts) -> Counts:
-        """What the noise was if these were the tables, one row per table."""
+        """The noise implied by these tables, one row per table."""
         return np.asarray(self.noisy - (self.weights @ tables.T).T)
 
     def evaluate(self, errors: Counts) -> Floats:
@@ -483,7 +484,7 @@ class EntryLikelihood:
 
 
 class FollowedSums:
-    """Measured sums of cells while chains move, one line each: what their noise would be in each
+    """Measured sums of cells while chains move, one line each, with the implied noise in each
     table.
 
     Parameters
@@ -491,7 +492,7 @@ class FollowedSums:
     likelihood
         What was measured.
     tables
-        Where the chains are.
+        The current tables.
     """
 
     def __init__(self, likelihood: EntryLikelihood, tables: Counts) -> None:
@@ -500,8 +501,8 @@ class FollowedSums:
         self._rows = np.arange(len(tables))[:, None]
 
     def gain(self, cells: Places, signs: Counts) -> Gain:
-        """How much more likely each table becomes when a line is followed: its cells and the signs
-        by which they change.
+        """The gain in log-likelihood of each table along a line, given by its cells and their
+        signs.
         """
         self._numbers, self._along = self._likelihood.find_changes(cells, signs)
         numbers, along = self._numbers, self._along
@@ -516,7 +517,7 @@ class FollowedSums:
         return gain
 
     def move(self, amounts: Counts) -> None:
-        """Follow the lines that were asked for last so far."""
+        """Follow the last requested lines by the given steps."""
         np.add.at(self._errors, (self._rows, self._numbers), -amounts[:, None] * self._along)
 
 
@@ -530,7 +531,7 @@ class Chains:
     chains have the posterior under a uniform prior on the tables as their law.
 
     Where totals are not decomposable, such moves do not connect the tables without negative counts.
-    Then the law is ``likelihood · exp(-price · v)``, v the sum of what is negative or impossible.
+    Then the law is ``likelihood · exp(-price · v)``, v the sum of negative and impossible counts.
     It is positive on every table of whole numbers with the totals. Differences at the least open
     depths generate all of them: products of ``e_l - e_first`` along trees are a basis of all
     tables, a margin is one-to-one on those that it sees, and every other one is a sum of
@@ -540,16 +541,16 @@ class Chains:
     Parameters
     ----------
     shape
-        Of the table.
+        The shape of the table.
     moves
         Lines that keep the totals.
     likelihood
         What was measured.
     reach
-        A typical error of a cell: k is looked for up to a few times as far away.
+        A typical error of a cell: k is searched up to a few times as far.
     possible
-        The cells that may hold records, flat, for chains that pass other tables at a price; None
-        for those that never do.
+        The cells that may hold records, flat, for chains that pass through other tables at a price;
+        None for those that never do.
     """
 
     shape: tuple[int, ...]
@@ -565,8 +566,8 @@ class Chains:
 
     @cached_property
     def price(self) -> float:
-        """What a negative count costs: more if there are many cells that may be negative at the
-        same time.
+        """The price of a negative count: higher if many cells may be negative at the same
+        time.
         """
         return 0.5 + math.log(math.prod(self.shape)) / 2
 
@@ -579,8 +580,8 @@ class Chains:
         flat: bool = False,
         keep: int = 0,
     ) -> tuple[Counts, Counts | None]:
-        """Move every table; return where they end, and `keep` possible tables of each chain on the
-        way.
+        """Move every table; return the final tables, and `keep` possible tables of each chain on
+        the way.
 
         Lines that share no cell are followed at the same time where cells were measured one by one:
         each of them is a step. None in place of the tables where some chain has held too few. With

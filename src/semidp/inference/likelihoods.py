@@ -1,8 +1,8 @@
-"""The likelihood of a table: what every measurement of a release, or of several, says of its cells.
+"""The likelihood of a table from all measurements of a release, or of several.
 
 Measurements with budgets of their own have independent noise, so likelihoods multiply. A
-measurement of a table with other features says what the features in common say. Which tables are
-possible, and how chains move through them, is the business of `markov`.
+measurement of a table with other features is informative about the common features. `markov`
+determines which tables are possible, and how chains move through them.
 """
 
 import math
@@ -48,7 +48,8 @@ _DIGITS = 1e-13  # what a Fourier transform leaves of a probability, in units of
 
 @frozen(slots=False)
 class SummedNoise:
-    """The law of a sum of independent whole numbers of one law: of cells that were added up.
+    """The distribution of a sum of independent integers with the same distribution, such as summed
+    cells.
 
     Parameters
     ----------
@@ -104,20 +105,20 @@ def _convolve(one: Floats, other: Floats) -> Floats:
 
 @frozen(eq=False)
 class NoisyCounts:
-    """What one mechanism measured, as drawn.
+    """The measurement of one mechanism, as drawn.
 
     Parameters
     ----------
     name
-        What the result is called.
+        The name of the result.
     mechanism
         The noise.
     noisy
-        What was drawn, flat: cells of a table, or residuals of several.
+        The measurement, flat: cells of a table, or residuals of several.
     schema
         The features of the cells; of residuals those of a record.
     possible
-        The cells that may hold records, flat: others say nothing. Not used for residuals.
+        The cells that may hold records, flat: others are not informative. Not used for residuals.
     """
 
     name: str
@@ -127,7 +128,7 @@ class NoisyCounts:
     possible: Flags = field(repr=False)
 
     def concerns(self, table: Schema, public: Dataspace) -> bool:
-        """Whether it says more of a table than the exact totals do."""
+        """Whether it is informative about a table beyond the exact totals."""
         if isinstance(self.mechanism, ResidualMechanism):
             return any(self._measured_views(table))
         names = shared_names(self.schema, table)
@@ -143,8 +144,8 @@ class NoisyCounts:
         return lattice and {*self.schema.names} <= {*table.names}
 
     def entries(self, table: Schema) -> EntryLikelihood:
-        """What it says of a table that it concerns: measured numbers as sums of cells, each with
-        its law.
+        """The measured numbers about a table, as sums of cells, each with its noise
+        distribution.
         """
         mechanism = self.mechanism
         if isinstance(mechanism, ResidualMechanism):
@@ -237,7 +238,7 @@ def shared_names(one: Schema, other: Schema) -> list[str]:
 
 
 def unlike(mechanism: Mechanism) -> str:
-    """Say for which noise there is a likelihood."""
+    """Say for which noise a likelihood is available."""
     return (
         "the posterior is computed for Gaussian, lattice and Laplace noise in cells and for noise"
         f" on residuals, not for {mechanism.name} noise"
@@ -245,7 +246,7 @@ def unlike(mechanism: Mechanism) -> str:
 
 
 def noisy_counts(release: "ReleaseValue") -> list[NoisyCounts]:
-    """Everything that was measured of counts: in a release, or in those that it combines."""
+    """All measurements of counts, in a release or in those that it combines."""
     sources = release.sources or (release,)
     every = []
     for source in sources:

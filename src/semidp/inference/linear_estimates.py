@@ -1,10 +1,10 @@
-"""The algebra of linear estimates: weighted sums of measured numbers whose noise has a known law.
+"""The algebra of linear estimates: weighted sums of measured numbers with known noise
+distributions.
 
-Every estimate here is ``Σ c y`` over measured numbers y, plus what exact totals fix, so its
+Every estimate here is ``Σ c y`` over measured numbers y, plus a part that exact totals fix, so its
 error is ``Σ c · noise``. The weights c give its standard error, its covariances with others, its
-law and its draws. `SumErrors` holds the weights of several sums on all noise that was drawn.
-`LinearEstimates` turn weights on the cells of tables into them: those of one release, or of several
-that are combined.
+law and its draws. `SumErrors` holds the weights of several sums on all noise. `LinearEstimates`
+turn weights on cells of tables into these, for one release or a combination of several.
 """
 
 import math
@@ -43,7 +43,7 @@ class DrawnNumbers:
     laws, which
         Distinct laws, and the number of the law of each.
     scales
-        What each was multiplied by before it was measured.
+        The factor by which each was multiplied before it was measured.
     mechanism, entries
         The mechanism that drew them, and which of its entries they are; None if several did.
 
@@ -78,7 +78,7 @@ class DrawnNumbers:
         return np.asarray((weights * self._variances) @ weights.T)
 
     def draw(self, weights: Floats, count: int, randomness: Randomness) -> Floats:
-        """Draw the noise of weighted sums, (count, sums); only numbers that some sum sees."""
+        """Draw the noise of weighted sums, (count, sums), only for numbers with a weight."""
         used = np.flatnonzero(weights.any(axis=0))
         seen = weights[:, used].T
         rows = []
@@ -120,7 +120,7 @@ class DrawnTable:
     Parameters
     ----------
     mechanism
-        How it was measured. Weights are those of its cells.
+        Its mechanism. Weights are those of its cells.
     """
 
     mechanism: Mechanism
@@ -173,7 +173,7 @@ class DrawnTable:
         return np.concatenate(rows)
 
     def terms(self, weights: Floats) -> dict[tuple[CountNoise, float], int]:
-        """Laws and sizes of the weights of one sum; refused where cells were not drawn one by
+        """Laws and sizes of the weights of one sum; refused if cells were not drawn one by
         one.
         """
         if not isinstance(self.mechanism, CellByCell):
@@ -189,14 +189,14 @@ Drawn = DrawnNumbers | DrawnTable
 
 @frozen(eq=False)
 class SumErrors:
-    """The errors of several weighted sums: their weights on everything that was drawn.
+    """The errors of several weighted sums: their weights on all noise.
 
     Parameters
     ----------
     sums
         How many sums there are.
     parts
-        What was drawn, each with its weights; the first axis of these counts the sums.
+        The drawn numbers, each with its weights, whose first axis counts the sums.
     """
 
     sums: int
@@ -244,8 +244,8 @@ class SumErrors:
         return SumErrors(len(weights), tuple(parts))
 
     def half_widths(self, level: float, randomness: Randomness | None = None) -> Floats:
-        """Return an h for each sum that its error is within with probability `level`: by its law,
-        or by simulation where it has no `terms`.
+        """Return the half-width of each sum with probability `level`: by its distribution, or by
+        simulation if it has no `terms`.
         """
         if self.is_independent:
             return np.array(half_widths([self.terms(row) for row in range(self.sums)], level))
@@ -272,11 +272,11 @@ class SumErrors:
 
 
 class LinearEstimates(ABC):
-    """Tables whose cells are weighted sums of measured numbers; tables go by their numbers."""
+    """Tables whose cells are weighted sums of measured numbers; tables are identified by number."""
 
     @abstractmethod
     def noise_name(self, table: int) -> str:
-        """What the noise of a table is called."""
+        """The name of the noise of a table."""
 
     @abstractmethod
     def weigh_noise(self, weights: Mapping[int, Floats]) -> SumErrors:
@@ -289,7 +289,7 @@ class LinearEstimates(ABC):
         """
 
     def is_slow(self, table: int) -> bool:
-        """Whether the noise of a table is drawn slowly."""
+        """Whether the noise of a table is slow to draw."""
         return False
 
 
@@ -333,8 +333,8 @@ def blocks(draws: int, size: int) -> list[int]:
 
 
 def simulated_bound(sizes: Floats, level: float) -> float:
-    """Return a bound that a further number of the same law stays within with probability `level`,
-    counting the draws.
+    """Return a bound for a further number of the same distribution, with probability `level` over
+    it and the draws.
 
     It is the ``ceil((1 + draws) level)``-th smallest of the simulated sizes: all orders are equally
     likely.

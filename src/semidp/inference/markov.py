@@ -1,10 +1,9 @@
-"""The posterior of the true counts: tables of whole numbers with the exact totals, weighed by the
-law of the noise.
+"""The posterior of the true counts: integer tables with the exact totals, weighted by the noise
+likelihood.
 
 A Markov chain moves through the tables that have the exact totals of a released table: by swaps of
-records where these are decomposable, else as `lattice_chains` says. Its answers are given only if
-many chains from far apart agree. What was published, and by which noise, is the business of
-`measured`.
+records if these are decomposable, else as in `lattice_chains`. Answers are given only if many
+chains from distant starts agree. `measured` provides the published measurements.
 """
 
 import itertools
@@ -77,10 +76,10 @@ class RecordSwap:
 
 
 def swaps(axes: int, margins: Iterable[Iterable[int]]) -> list[RecordSwap]:
-    """Swaps that keep margins, each given by its axes: a Markov basis where the margins are
+    """Swaps that keep margins, each given by its axes: a Markov basis if the margins are
     decomposable (Dobra, 2003).
 
-    Two records exchange B and agree on G. A margin M is kept if it lies in B or outside of it, or
+    Two records exchange B and agree on G. A margin M is kept if it lies in B or outside it, or
     if the records agree on its part in B or on its part outside.
 
     >>> [(swap.exchanged, swap.shared) for swap in swaps(2, [[0], [1]])]
@@ -143,10 +142,10 @@ class Mixing:
     ----------
     reduction
         The largest potential scale reduction R of all cells, from halves of the chains (Gelman and
-        Rubin, 1992): near 1 where the chains have forgotten where they started.
+        Rubin, 1992): near 1 if the chains have forgotten their starts.
     size
-        The least number of independent draws that would give means as exact, from the spread of the
-        chains' means.
+        The smallest effective sample size of a cell, from the spread of the chains'
+        means.
     steps
         How often each chain moved.
     """
@@ -157,7 +156,7 @@ class Mixing:
 
     @property
     def is_mixed(self) -> bool:
-        """Whether answers may be given."""
+        """Whether the chains have mixed, so answers may be given."""
         return self.reduction <= _LARGEST_R and self.size >= _LEAST_SIZE
 
 
@@ -193,7 +192,7 @@ def mixing(draws: NDArray[Any], steps: int) -> Mixing:
 
 @frozen
 class Posterior:
-    """The posterior of the counts of a table, given everything that is published of it.
+    """The posterior of the counts of a table, given everything published about it.
 
     Parameters
     ----------
@@ -203,7 +202,7 @@ class Posterior:
         For every cell the mean and standard deviation, and an interval with at least this
         probability.
     mixing
-        What the chains say about themselves.
+        The diagnostics of the chains.
     notes
         What a reader must know.
     """
@@ -252,8 +251,8 @@ def posterior(
 ) -> Posterior:
     """Return the posterior of the true counts of a released table, at no cost in privacy.
 
-    The prior is uniform on the tables of whole numbers, none negative, with the exact totals. 64
-    chains start far apart; they move on until they agree, or the answer is refused.
+    The prior is uniform on the tables of nonnegative whole numbers with the exact totals. 64 chains
+    start far apart and run until they agree; otherwise the answer is refused.
 
     Parameters
     ----------
@@ -313,8 +312,8 @@ def posterior(
 def shortest_intervals(draws: Counts, level: float) -> tuple[Floats, Floats]:
     """For each column the shortest interval of whole numbers that holds this share of its draws.
 
-    Of several as short the one with the most draws; of those the lowest. If a law falls or rises
-    all the way, the interval begins or ends where the law does, which equal tails would cut off.
+    Of several as short the one with the most draws; of those the lowest. If a distribution is
+    monotone, the interval begins or ends at its mode, which equal tails would cut off.
 
     >>> draws = np.array([[0, 3], [0, 4], [1, 5], [6, 5]])
     >>> [ends.tolist() for ends in shortest_intervals(draws, 0.75)]
@@ -413,8 +412,8 @@ def run_chains(
     source: np.random.Generator,
     steps: int | None = None,
 ) -> tuple[Counts, Mixing]:
-    """Run chains from starts that are far apart until they agree; return their draws and how well
-    they agree.
+    """Run chains from distant starts until they agree; return their draws and how well they
+    agree.
     """
     cells = math.prod(chains.shape)
     if chains.is_fixed:

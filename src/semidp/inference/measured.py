@@ -1,7 +1,7 @@
-"""Published tables as they were measured: unbiased estimates, and noise of a known law.
+"""Published tables as measured: unbiased estimates, and noise with a known distribution.
 
-Everything here is a function of what was published. Fitted whole numbers are not used: what their
-fit did to the noise has no simple law.
+Everything here is a function of published numbers. Fitted whole numbers are not used: the fit
+changes the noise in a way without a simple distribution.
 """
 
 import math
@@ -84,11 +84,11 @@ class ReleaseEstimates(LinearEstimates):
         return mechanism
 
     def noise_name(self, table: int) -> str:
-        """What the mechanism of a table is called."""
+        """The name of the mechanism of a table."""
         return self._mechanism(self._places[table][0]).name
 
     def is_slow(self, table: int) -> bool:
-        """Whether the noise of a table is drawn slowly: points of a ball of many dimensions."""
+        """Whether the noise of a table is slow to draw: points of a high-dimensional ball."""
         mechanism = self._mechanism(self._places[table][0])
         return isinstance(mechanism, KNormMechanism) and mechanism.placed_ball.ball.dimension > 3
 
@@ -107,15 +107,15 @@ class ReleaseEstimates(LinearEstimates):
 
 
 def linear_estimates(release: "ReleaseValue") -> LinearEstimates:
-    """The tables of a release, measured by itself or combined, as weighted sums of what was
-    measured.
+    """The tables of a release, single or combined, as weighted sums of
+    measurements.
     """
     return find_combination(release) or ReleaseEstimates(release)
 
 
 @frozen(eq=False)
 class Measured:
-    """A published table as it was measured: an unbiased estimate, and noise of a known law.
+    """A published table as measured: an unbiased estimate, and noise with a known distribution.
 
     Parameters
     ----------
@@ -124,9 +124,9 @@ class Measured:
     estimate
         The unbiased estimate.
     tables, number
-        All tables of the release as weighted sums of what was measured, and which one it is.
+        All tables of the release as weighted sums of measurements, and the number of this one.
     counted
-        The kind of record that it counts, where the data hold several.
+        The kind of record that it counts, if the data hold several.
     """
 
     name: str
@@ -138,7 +138,7 @@ class Measured:
 
     @property
     def noise_name(self) -> str:
-        """What the noise is called."""
+        """The name of the noise."""
         return self.tables.noise_name(self.number)
 
     @property
@@ -167,7 +167,7 @@ class Measured:
         return self.weigh_noise(weights).draw(self.draws if draws is None else draws, source)
 
     def mask(self, cells: Cells) -> Floats:
-        """Return 1 for the cells that are meant and 0 for the others.
+        """Return 1 for the selected cells and 0 for the others.
 
         >>> import semidp
         >>> plan = semidp.Plan(
@@ -218,7 +218,7 @@ def level_codes(schema: Schema, names: Sequence[str]) -> tuple[NDArray[np.intp],
 
 
 def table_features(release: "ReleaseValue") -> list[tuple[str, ...]]:
-    """The features of every published table, one a chain of nested ones."""
+    """The features of every published table, one for each chain of nested ones."""
     release.refuse_large_parts("intervals and tests")
     features = []
     for table in release.tables:
@@ -229,8 +229,8 @@ def table_features(release: "ReleaseValue") -> list[tuple[str, ...]]:
 def measured_table(
     release: "ReleaseValue", names: Iterable[str], table: str | None = None
 ) -> Measured:
-    """Return the smallest table of a release that has some features, or the one of a given name, as
-    it was measured.
+    """Return the smallest table of a release that has some features, or the named one, as
+    measured.
 
     Where the data hold units and their members, members are meant unless only units have the
     features.
@@ -300,8 +300,8 @@ def select_public(release: "ReleaseValue", measured: Measured) -> Dataspace:
 
 
 def clustering(release: "ReleaseValue", measured: Measured) -> Protection | None:
-    """Who may have several of the records in a table, or a unit with several members: they may vary
-    together. None if records are independent, as units are.
+    """The persons with several records in a table, or the units with several members, which may
+    vary together. None if records are independent, like units.
     """
     if measured.counted == UNIT:
         return None
@@ -329,7 +329,7 @@ def cluster_size(release: "ReleaseValue", measured: Measured) -> int:
 
 
 def fitted_counts(release: "ReleaseValue", name: str) -> NDArray[np.int64]:
-    """The published whole numbers of a table that have the exact totals."""
+    """The published whole numbers of a table, with the exact totals."""
     for table in release.tables:
         if table.name == name:
             counts: NDArray[np.int64] = np.rint(table.counts).astype(np.int64)

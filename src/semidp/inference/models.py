@@ -2,8 +2,7 @@
 
 The noise is part of the variance: estimates solve a quasi-score equation with the sampling variance
 and the known covariance of the noise, and so do their standard errors. They are about the
-population that the records are a sample of. What was published, and by which noise, is the business
-of `measured`.
+population that the records were sampled from. `measured` provides the published measurements.
 """
 
 import itertools
@@ -132,8 +131,8 @@ class DesignMatrix:
     terms: tuple[int, ...]  # which term of the formula each column belongs to; -1 for the intercept
 
     def restrict(self, rows: NDArray[np.bool_]) -> "DesignMatrix":
-        """Keep some rows, and of the columns those that are no sum of earlier ones there: the
-        coefficient of a level without records is in no row.
+        """Keep some rows, and the columns that are not a combination of earlier ones there:
+        the coefficient of a level without records is in no row.
 
         >>> design = DesignMatrix.from_formula(Formula.parse("y ~ a"), {"a": ["l", "m", "h"]})
         >>> design.restrict(np.array([True, False, True])).names
@@ -198,8 +197,8 @@ def quasi_fit(
     """Solve the quasi-score equation by Fisher scoring (McCullagh and Nelder, 1989, chapter 9).
 
     A weak normal prior around the first coefficients, of standard deviation 5 (a factor of 150 in
-    odds), keeps them finite where noise makes a count smaller than 0 or larger than its group;
-    elsewhere it hardly matters.
+    odds), keeps them finite if noise makes a count smaller than 0 or larger than its group;
+    otherwise it hardly matters.
 
     Parameters
     ----------
@@ -208,7 +207,7 @@ def quasi_fit(
     design
         The design matrix.
     parts
-        Gives for a linear predictor the residuals r, their slopes in the predictor, and their
+        Returns, for a linear predictor, the residuals r, their slopes in the predictor, and their
         covariance V.
     """
     coefficients = start.copy()
@@ -244,7 +243,7 @@ def logistic_fit(
 
     ``r = y - p m`` has mean 0 whatever the noise of y and m, and
     ``V = diag(m⁺ p (1 - p)) + Cov(noise of y - p m)``, the first times the size of a cluster: then
-    V is at least the covariance of r, and so are standard errors and tests on the safe side.
+    V is at least the covariance of r, and so standard errors and tests are on the safe side.
 
     Parameters
     ----------
@@ -301,7 +300,7 @@ def loglinear_fit(design: Floats, counts: Floats, noise: Floats, cluster: int = 
 
 @frozen
 class TermTest:
-    """A Wald test of all coefficients of a term, or of what one model has beyond another."""
+    """A Wald test of all coefficients of a term, or of those that one model adds to another."""
 
     term: str
     statistic: float
@@ -321,14 +320,14 @@ class TableModel:
     table, noise
         Which published table was fitted, and the law of its noise.
     names, coefficients, errors, low, high, level
-        The coefficients, with standard errors and intervals that know the noise and the sampling.
+        The coefficients, with standard errors and intervals that include noise and sampling.
     terms
         Wald tests of the terms that are part of no larger term.
     fit
         ``r'V⁻¹r`` against χ²: whether the model fits; None if it has as many coefficients as
         cells.
     against
-        The test against a smaller model that was named.
+        The test against the given smaller model.
     fitted
         For every combination of levels the fitted rate (or count) and its interval.
     notes
@@ -401,11 +400,11 @@ def model(
         ``survived ~ class * sex`` for the log-odds of the second level of a feature with two
         levels, or ``~ class * sex`` for the log of the counts.
     against
-        A smaller model that this one is tested against.
+        A smaller model to test this one against.
     level
         The level of the intervals.
     table
-        Which table, where several have the features.
+        The table, if several have the features.
 
     Examples
     --------

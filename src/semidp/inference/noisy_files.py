@@ -1,10 +1,11 @@
 """The noisy measurement files of the 2020 Census (P.L. 94-171, persons): their format, reading one
-state into `Measurements`, areas that somebody names, and which people are counted.
+state into `Measurements`, named areas, and the groups of people.
 
-Queries are told by their shape, not by their name. DuckDB reads the files; nothing else of the
-folder is opened. Areas are districts made of blocks, tracts or counties, read from a file of codes.
+Queries are recognized by their shape, not by their name. DuckDB reads the files; nothing else in
+the folder is opened. Areas are districts made of blocks, tracts or counties, read from a file of
+codes.
 
-A folder holds, for each level of geography, what was measured and what was exact::
+A folder holds, for each level of geography, noisy measurements and exact numbers::
 
     {LEVEL}.parquet/DPQuery/State={PART}/*.parquet      noisy measurements
     {LEVEL}.parquet/Constraint/State={PART}/*.parquet   exact totals and bounds
@@ -24,8 +25,8 @@ any folder below ``US.parquet/DPQuery``. Each row has
 - `value`: the values, in that order, the last attribute running fastest; `variance`: of each, 0 if
   exact.
 
-Noise is discrete Gaussian with ``σ² = 1/ρ`` for a query that has the part ρ of the budget: one
-person who changes moves two counts of it by one, so ``ρ = 2/(2σ²)``.
+Noise is discrete Gaussian with ``σ² = 1/ρ`` for a query with share ρ of the budget: a person
+who changes moves two of its counts by one, so ``ρ = 2/(2σ²)``.
 """
 
 import contextlib
@@ -115,7 +116,7 @@ _COLUMNS = ("geocode", "query_name", "query_shape", "value", "variance")
 
 @frozen(eq=False)
 class StateFiles:
-    """One state as its files tell it: what was measured, and the codes of its places.
+    """The files of one state: the measurements, and the codes of its places.
 
     Depth 0 is the state itself, depth 1 its parts (level State of the files), and so on down to
     blocks.
@@ -132,7 +133,7 @@ class StateFiles:
 
 
 def persons_folder(folder: str | Path) -> Path:
-    """Return the folder that holds the levels: the one given, or the persons' within it."""
+    """Return the folder that holds the levels: the given one, or the persons' folder within it."""
     for candidate in (Path(folder), Path(folder) / PERSONS):
         if (candidate / "Block.parquet" / MEASURED).is_dir():
             return candidate
@@ -171,7 +172,7 @@ def read_state(folder: str | Path, state: str, total: int | None = None) -> Stat
     state
         Two digits, such as 15 for Hawaii.
     total
-        Exact population of the state, where the files do not say it.
+        Exact population of the state, if the files do not have it.
     """
     root = persons_folder(folder)
     parts = list_states(root).get(state)
@@ -201,12 +202,12 @@ def read_state(folder: str | Path, state: str, total: int | None = None) -> Stat
 
 
 def has_nation(folder: Path) -> bool:
-    """Whether a folder holds what was measured of the nation."""
+    """Whether a folder holds measurements of the nation."""
     return bool(_files_below(folder / f"{NATION}.parquet" / MEASURED))
 
 
 def read_nation(folder: str | Path) -> tuple[Observed, ...]:
-    """Return what was measured of the nation, and its exact totals, at depth 0 above all states."""
+    """Return the measurements of the nation and its exact totals, at depth 0 above all states."""
     root = persons_folder(folder)
     level = root / f"{NATION}.parquet"
     measured = _files_below(level / MEASURED)
@@ -472,9 +473,9 @@ def _rows(rows: Iterable[Row]) -> tuple[Row, ...]:
 class Areas:
     """Named areas, each a list of codes with weights.
 
-    A code is a usual one of the Census (2 digits for a state, 5 for a county, 11 for a tract, 12
-    for a block group, 15 for a block), the tabulation code of a block (16), or a geocode as it
-    stands in the files.
+    A code is a standard Census code (2 digits for a state, 5 for a county, 11 for a tract, 12
+    for a block group, 15 for a block), the tabulation code of a block (16), or a geocode as in
+    the files.
 
     >>> areas = Areas([("north", "15001", 1.0), ("south", "15003", 0.5)])
     >>> areas.names, areas.states

@@ -1,7 +1,7 @@
-"""Every pair of features of a release tested at once, with a bound on the share of false
+"""Tests of every pair of features of a release, with a bound on the share of false
 discoveries.
 
-The tests are those of `association`; here they are collected, and their p-values adjusted together.
+The tests are those of `association`, collected with jointly adjusted p-values.
 """
 
 import itertools
@@ -175,7 +175,7 @@ def adjusted_p_values(p_values: Sequence[float]) -> Floats:
 
 
 def choose_draws(pairs: int, fdr: float) -> int:
-    """Number of tables to simulate. A single discovery among `pairs` pairs is then possible, with
+    """The number of tables to simulate: enough for a single discovery among `pairs` pairs, with
     room to spare.
 
     >>> choose_draws(6, 0.05), choose_draws(200, 0.05)
@@ -201,8 +201,8 @@ def every_pair(
     release
         A release; pairs that cannot be tested are named and left out.
     fdr
-        The expected share of pairs that are independent among those reported to be associated is at
-        most this.
+        The bound on the expected share of independent pairs among those reported as
+        associated.
     ordered
         Features with ordered levels, as in `Release.test`.
     draws, randomness

@@ -1,7 +1,7 @@
-"""What changed from one release to the next: differences and ratios, with the noise of both.
+"""Changes from one release to the next: differences and ratios, with the noise of both.
 
-Releases of different periods have noise of their own, so the law of a difference is the
-convolution of two known laws. What is exact in both has an exact difference. Everything is about
+Releases of different periods have independent noise, so the distribution of a difference is the
+convolution of two known ones. What is exact in both has an exact difference. Everything is about
 the records of the periods, not about a population, and costs no budget.
 """
 
@@ -49,7 +49,7 @@ _NUMBERS = (
 
 
 class RowLabels(tuple[tuple[str, str], ...]):
-    """What tells a row apart: features with their levels.
+    """The identity of a row: features with their levels.
 
     >>> ward = RowLabels((("ward", "a"), ("ill", "y")))
     >>> str(ward), str(RowLabels()), ward.to_json()
@@ -73,7 +73,7 @@ class Reading:
     Parameters
     ----------
     name
-        What it is called in its file.
+        The name of its file.
     labels
         For each row the features with their levels.
     values
@@ -81,13 +81,13 @@ class Reading:
     errors
         The noise of the rows; None if only intervals are known.
     rounding
-        How far the grid of an outcome may move each row.
+        The largest effect of the outcome's grid on each row.
     ends, level
-        Where the noise is not a sum: an interval of each row, and its level.
+        If the noise is not a sum: an interval for each row, and its level.
     least
-        What no number is below; None if it is not known.
+        A lower bound of all numbers; None if not known.
     bounds
-        Declared bounds of an outcome, to which its values were moved; None if there are none.
+        The declared bounds to which an outcome was clipped; None if there are none.
     """
 
     name: str
@@ -130,7 +130,7 @@ class ChangedRow(Encodable):
     Parameters
     ----------
     statistic, labels
-        What changed: the file, and the levels of the row.
+        The subject: the file, and the levels of the row.
     start, end
         The two periods.
     before, after, difference
@@ -142,7 +142,7 @@ class ChangedRow(Encodable):
     exact
         Whether both numbers are exact.
     level
-        How often each interval holds the change of the records.
+        How often each interval covers the change of the records.
     """
 
     json_keys: ClassVar[Mapping[str, str | None]] = {
@@ -169,15 +169,15 @@ class ChangedRow(Encodable):
 
 @frozen
 class ChangeTest(Encodable):
-    """A test that anything changed in a statistic between two periods.
+    """A test of any change in a statistic between two periods.
 
     Parameters
     ----------
     statistic, start, end
-        What is compared.
+        The statistic and the periods.
     p_value
-        Chance that noise alone shows as large a difference somewhere, if the records of both
-        periods have the same numbers.
+        The probability that noise alone shows as large a difference somewhere, if the records
+        of both periods have the same numbers.
     rows
         How many rows are compared.
     """
@@ -198,11 +198,11 @@ class Changes(PublishedColumns):
     Parameters
     ----------
     periods
-        What the releases are called, in their order.
+        The names of the releases, in order.
     rows
         The changes.
     tests
-        Whether anything changed, by statistic and step; not for what is exact.
+        Tests of any change, by statistic and step; not for exact numbers.
     unmatched
         Rows that only some of the releases have: statistic, labels, and who has them.
     left_out
@@ -221,7 +221,7 @@ class Changes(PublishedColumns):
     name = "changes"
 
     def columns(self) -> Columns:
-        """Return one tidy table, a row for each number and step."""
+        """Return one tidy table, one row per number and step."""
         texts = [(row.statistic, str(row.labels), row.start, row.end) for row in self.rows]
         numbers = {name: np.array([getattr(row, name) for row in self.rows]) for name in _NUMBERS}
         return Columns.of_rows(("statistic", "row", "from", "to"), texts, numbers)
@@ -240,7 +240,7 @@ class Changes(PublishedColumns):
         }
 
     def plot(self, statistic: str | None = None) -> Any:
-        """Draw a statistic over the periods, a panel for each group; return the figure."""
+        """Draw a statistic over the periods, one panel per group; return the figure."""
         from semidp.publish.plotting import periods_plot
 
         names = [name for name in self.readings[0] if all(name in one for one in self.readings)]
@@ -548,8 +548,8 @@ def _read_intervals(result: PublishedStatistic, sheet: Sheet) -> Reading | None:
 
 
 def locate_periods(names: Sequence[str]) -> list[int] | None:
-    """Where periods lie on a calendar, from the first on; None if they are no periods of one
-    unit, or not in order. Pooled periods lie at their end.
+    """The positions of periods on a calendar, from the first on; None if they are not periods
+    of one unit, or not in order. Pooled periods are placed at their end.
 
     >>> locate_periods(["2025Q4", "2026Q2"]), locate_periods(["2026", "spring"])
     ([0, 2], None)

@@ -1,9 +1,8 @@
 """Two rates compared: their difference, their ratio or their odds ratio, with intervals.
 
-For the population that the records are a sample of, a value is kept where the score of the two
-noisy binomial counts does not reject it (Miettinen and Nurminen, 1985, with the noise in the
-variance). For these records the law of the noise alone decides. Which cells make the groups is the
-business of `measured`.
+For the population that the records were sampled from, a value is kept if the score of the two noisy
+binomial counts does not reject it (Miettinen and Nurminen, 1985, with the noise in the variance).
+For these records only the noise distribution matters. `measured` selects the cells of the groups.
 """
 
 import math
@@ -61,8 +60,8 @@ class RateMeasure(StrEnum):
             return np.divide(one * (1 - other), other * (1 - one))
 
     def first_rate(self, value: Any, second: Any) -> tuple[Any, Any]:
-        """The first rate that has this value with the second one, and its derivative in the
-        second.
+        """The first rate that gives this value with the second one, and its derivative in
+        the second.
         """
         if self is RateMeasure.DIFFERENCE:
             return second + value, np.ones_like(second)
@@ -83,8 +82,8 @@ class RateMeasure(StrEnum):
 
 @frozen
 class NoisyRates:
-    """Noisy counts of cases and of records in two groups without a common record, and what the
-    noise does to them.
+    """Noisy counts of cases and of records in two groups without a common record, with the
+    covariance of the noise.
 
     Parameters
     ----------
@@ -108,8 +107,8 @@ class NoisyRates:
     cluster: int = 1
 
     def score(self, measure: RateMeasure, value: Floats) -> Floats:
-        """The score statistic of a value: about χ² with one degree of freedom where it is the true
-        one.
+        """The score statistic of a value: approximately χ² with one degree of freedom at the true
+        value.
 
         With rates p1, p2 that have this value, residuals ``r_i = y_i - p_i m_i`` and their
         covariance ``V = diag(m_i p_i (1 - p_i)) + Cov(noise of r)`` (the first times the size of a
@@ -169,12 +168,12 @@ class NoisyRates:
         return one, other, cases - first * records
 
     def estimate(self, measure: RateMeasure) -> Floats:
-        """The value of the noisy rates; infinite or not a number where they have none."""
+        """The value of the noisy rates; infinite or not a number if they have none."""
         rates = self.cases / self.records
         return np.asarray(measure.compare(rates[..., 0], rates[..., 1]))
 
     def inside(self, measure: RateMeasure) -> Floats:
-        """A value that no level rejects: that of the rates within 0 and 1."""
+        """A value that no level rejects: that of the rates cut to [0, 1]."""
         rates = np.clip(self.cases / self.records, 1e-6, 1 - 1e-6)
         return np.asarray(measure.compare(rates[..., 0], rates[..., 1]))
 

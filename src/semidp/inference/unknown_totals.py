@@ -1,13 +1,12 @@
-"""Association where one of the two features has noisy totals: any number of levels, strata and
-scores.
+"""Tests of association if one of the two features has noisy totals: any number of levels, strata
+and scores.
 
-The exact feature centers the statistic, so its mean is 0 whatever the unknown totals are. How
-far it spreads is bounded over all plausible totals in the convex order, stratum by stratum: they
-need not be tried together, and nothing is simulated. X is below Y in the convex order if
-``E φ(X) <= E φ(Y)`` for every convex φ: equal means, and Y spreads more. The order is kept by sums
-of independent numbers, and for each unknown total a law can be found that is above those of all
-plausible totals. Laws live on the multiples of a step; what lies between two of them is split,
-which spreads it.
+The exact feature centers the statistic, so its mean is 0 whatever the unknown totals are. Its
+spread is bounded over all plausible totals in the convex order, stratum by stratum: they need not
+be tried together, and nothing is simulated. X is below Y in the convex order if ``E φ(X) <= E
+φ(Y)`` for every convex φ: equal means, and Y spreads more. Sums of independent numbers keep the
+order, and for each unknown total there is a distribution above those of all plausible totals.
+Distributions live on the multiples of a step; mass between two of them is split, which spreads it.
 """
 
 import math
@@ -98,7 +97,7 @@ class GridLaw:
 
 
 def above_all(laws: Sequence[GridLaw]) -> GridLaw:
-    """The least law above all of some, in the convex order: the largest of their mean excesses
+    """The least law above several, in the convex order: the largest of their mean excesses
     belongs to a law.
 
     The mean excess ``a ↦ E (X - a)_+`` is convex, and so is the largest of several; its second
@@ -350,7 +349,7 @@ _NOTHING = "the exact totals (and scores) leave only one value of the statistic:
 
 @frozen(eq=False)
 class ScoreQuestion:
-    """One association that is looked for: scores of both features, common to some strata.
+    """One association to test for: scores of both features, common to some strata.
 
     Parameters
     ----------
@@ -387,8 +386,8 @@ class ScoreCuts:
 
 @frozen(eq=False)
 class BoundedTest:
-    """What a question says: its signed statistic, and bounds of the probabilities beyond it on
-    either side.
+    """The answer to a question: its signed statistic, and bounds of the probabilities beyond it
+    on either side.
 
     Parameters
     ----------
@@ -428,9 +427,9 @@ class UnknownTotals:
     sizes
         The exact sizes of the groups, (groups, strata).
     noise_of
-        Gives for weights of that shape the noise of the weighted sum.
+        Returns, for weights of that shape, the noise of the weighted sum.
     questions
-        All that will be asked: the intervals of the totals must hold for all of them at once.
+        All questions to be asked: the intervals of the totals must hold for all of them at once.
     """
 
     estimate: Floats = field(repr=False)
@@ -440,8 +439,8 @@ class UnknownTotals:
 
     @cached_property
     def ranges(self) -> dict[tuple[tuple[bool, ...], int], tuple[int, int]]:
-        """For each cut of the levels and each stratum the totals that are plausible, all at once
-        but for `MISS`.
+        """For each cut of the levels and each stratum the plausible totals, simultaneously except
+        with probability `MISS`.
         """
         cuts: dict[tuple[tuple[bool, ...], int], None] = {}
         for question in self.questions:
@@ -599,8 +598,8 @@ def unknown_totals(asked: CrossedTable, questions: tuple[ScoreQuestion, ...]) ->
 
 
 def cut_scores(levels: int, scores: Sequence[float] | None) -> list[Floats]:
-    """The scores that a feature is asked about: its own, those of two levels, or each level against
-    the others.
+    """The scores for a feature: its own, those of two levels, or each level against the
+    others.
 
     >>> [each.tolist() for each in cut_scores(2, None)], len(cut_scores(3, None))
     ([[0.0, 1.0]], 3)

@@ -2,8 +2,8 @@
 sum of cells.
 
 Every measured table and every measured residual is an independent linear measurement with a known
-variance and law. Only what was drawn counts, never fitted whole numbers; exact totals of any
-release are measurements without noise and bind all (`semidp.inference.estimation`).
+variance and law. Only measurements count, never fitted whole numbers; exact totals of any
+release are measurements without noise and apply to all (`semidp.inference.estimation`).
 """
 
 import hashlib
@@ -62,7 +62,7 @@ class TreeLayout:
     Parameters
     ----------
     dataspace
-        What all releases together publish exactly.
+        The exact totals of all releases together.
     has_tree
         Whether the nested feature with the most leaves is the tree; else all are attributes.
 
@@ -124,7 +124,7 @@ class TreeLayout:
         return tuple(masks)
 
     def possible_nodes(self, axis: int, depth: int) -> Mask:
-        """For each node of a feature at a depth whether it can hold a record."""
+        """For each node of a feature at a depth, whether it can hold a record."""
         chain = self.schema.grid.chains[axis]
         held = chain.find_leaf_ancestors(depth)[self.possible_leaves[axis]]
         return np.isin(np.arange(chain.size(depth)), held)
@@ -275,8 +275,8 @@ class TreeLayout:
         return np.transpose(values, np.argsort(axes)), self.schema.view(names)
 
     def find_alike_nodes(self, view: View, plain: Collection[int]) -> list[AlikeNodes]:
-        """For each feature of a table the nodes whose cells have one law: where nothing couples its
-        levels, all that hold records.
+        """For each feature of a table the nodes whose cells share a distribution: all that hold
+        records, if nothing couples its levels.
 
         `plain` are the places of attributes whose levels nothing couples.
         """
@@ -302,7 +302,7 @@ class TreeLayout:
 
 @frozen(eq=False)
 class Evidence:
-    """One measurement of tables: its values for the estimator, and what was drawn.
+    """One measurement of tables: its values for the estimator, and its noise.
 
     Parameters
     ----------
@@ -311,7 +311,7 @@ class Evidence:
     drawn
         Its noise; None for exact totals.
     pull
-        Weights of sums on what was drawn, from those on the values, (sums, places, *values).
+        Weights of sums on the drawn numbers, from those on the values, (sums, places, *values).
     """
 
     observed: Observed
@@ -320,7 +320,7 @@ class Evidence:
 
 
 def collect_evidence(release: "ReleaseValue", layout: TreeLayout) -> list[Evidence]:
-    """Return what a release measured of tables, in its order."""
+    """Return the measurements of tables in a release, in its order."""
     parts: list[Evidence] = []
     for request, result, mechanism in measured_counts(release, "combined estimates"):
         _refuse_unlike_noise(result, mechanism)
@@ -479,7 +479,7 @@ def exact_evidence(dataspace: Dataspace, layout: TreeLayout) -> Iterator[Evidenc
 
 
 def digest(part: Evidence) -> str:
-    """Hash of a measurement: what was drawn, and with which noise. The place of its folder does not
+    """Hash of a measurement: its numbers and its noise. The location of its folder does not
     matter.
     """
     one = part.observed
@@ -510,7 +510,7 @@ class Combination(RecordCombination):
 
     @cached_property
     def evidence(self) -> tuple[Evidence, ...]:
-        """Everything that was measured, exact totals last; refuse the same measurement twice."""
+        """All measurements, exact totals last; refuse the same measurement twice."""
         every: list[Evidence] = []
         digests = []
         for release in self.releases:
@@ -522,7 +522,7 @@ class Combination(RecordCombination):
 
     @cached_property
     def answer(self) -> Estimate:
-        """The estimate from everything that was measured."""
+        """The estimate from all measurements."""
         layout = self.layout
         observed = [part.observed for part in self.evidence]
         measurements = Measurements(layout.places, layout.sizes, observed, layout.possible)
@@ -553,10 +553,10 @@ class Combination(RecordCombination):
         return values, errors
 
     def table_half_widths(self, number: int) -> Floats | None:
-        """How far each cell of a table is off at most in 95% of all draws, from the laws of the
-        noise.
+        """Half-widths of the 95% intervals of the cells of a table, from the noise
+        distributions.
 
-        None for large tables, and where a noise is drawn for a whole table at once.
+        None for large tables, and if noise is drawn for a whole table at once.
         """
         if any(isinstance(part.drawn, DrawnTable) for part in self.evidence):
             return None

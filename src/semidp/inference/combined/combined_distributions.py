@@ -1,11 +1,11 @@
-"""Distributions of one outcome that several releases measured: the best estimate of every
-difference of halves.
+"""Distributions of one outcome from several releases: the best estimate of every difference
+of halves.
 
 All releases measure the same nodes of the tree of values, by sets of groups. The noise of different
 nodes is independent, so each node is one table of differences over all features of the groups,
 of which the sets are margins: the same least squares for every node (`inference.estimation`). An
-estimated difference is ``Σ c · (measured difference)``, and the count up to a value a weighted sum
-of estimated differences, one a depth. Intervals come from the law of that sum.
+estimated difference is ``Σ c · (measured difference)``, and a cumulative count is a weighted sum of
+estimated differences, one per depth. Intervals come from the distribution of that sum.
 """
 
 import itertools
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 
 @frozen(eq=False)
 class MeasuredDifferences:
-    """What one release measured of an outcome.
+    """The measurement of an outcome in one release.
 
     Parameters
     ----------
@@ -110,7 +110,7 @@ class DifferencePool:
     space
         The outcome, and the sets of groups of all releases under all that is exact.
     measured
-        What every release measured.
+        The measurement of every release.
     """
 
     space: DistributionSpace
@@ -168,8 +168,8 @@ class DifferencePool:
 
     @cached_property
     def terms(self) -> list[tuple[list[Terms], NDArray[np.intp]]]:
-        """For each set of groups what the estimated differences are made of: the different ones,
-        and which each group has.
+        """For each set of groups the distinct compositions of the estimated differences, and the
+        one of each group.
         """
         return [
             self._find_terms(*each)
@@ -229,8 +229,8 @@ class PooledDistributions(GroupDistributions):
 
 
 def combine_distributions(releases: "Sequence[ReleaseValue]", scope: Scope) -> list[Published]:
-    """Return the distributions that several releases have in common: one for every outcome that
-    they cut alike, but for those of whoever answered.
+    """Return the common distributions of several releases: one for every outcome with the same
+    cuts, except those restricted to people who answered.
     """
     alike: dict[object, list[tuple[ReleaseValue, PublishedStatistic]]] = {}
     for release in releases:
@@ -263,7 +263,7 @@ def combined_distribution(
     Parameters
     ----------
     sources
-        What the releases published of one outcome, with the same cuts.
+        The published distributions of one outcome, with the same cuts.
     scope
         What all releases together publish exactly.
     """

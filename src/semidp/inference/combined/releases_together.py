@@ -1,8 +1,8 @@
 """One release from several of the same records, and the folder that holds it.
 
-The folder of a combination holds the releases themselves, with everything that they measured, and
-the whole numbers that were fitted to all of it. The rest of it follows from these: it is computed
-when the folder is read, and compared by `semidp show`.
+The folder of a combination holds the releases themselves, with all their measurements, and the
+whole numbers that were fitted to all of them. The rest follows from these: it is computed when the
+folder is read, and compared by `semidp show`.
 """
 
 import json
@@ -178,8 +178,8 @@ def read_combination(
 def check_combination(
     release: ReleaseFiles, document: Mapping[str, Any], findings: Findings
 ) -> None:
-    """Compare a combination with what follows from its releases. Whether they follow from their
-    measurements is checked one by one.
+    """Compare a combination with what follows from its releases. Each release is also checked
+    against its measurements.
     """
     try:
         combination = find_combination(release)
@@ -361,7 +361,7 @@ _AGREE = (
 
 @frozen(eq=False, kw_only=True, repr=False)
 class CombinedTables(PublishedCells):
-    """The tables of several releases, each from all that was measured.
+    """The tables of several releases, each estimated from all measurements.
 
     Parameters
     ----------
@@ -385,8 +385,8 @@ class CombinedTables(PublishedCells):
         claim: str,
         private: bool,
     ) -> Self:
-        """Return the result; what it guarantees is said about the release as a whole, and here
-        nothing is claimed.
+        """Return the result; the guarantee is stated for the release as a whole, so nothing is
+        claimed here.
         """
         variances = sum(float((table.standard_errors**2).sum()) for table in tables)
         noise = Noise(LAW, 0.0, claim, float(np.sqrt(variances)), None)

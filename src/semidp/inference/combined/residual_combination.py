@@ -1,12 +1,12 @@
-"""Several releases, residual by residual: entry by entry the average, weighted by precision.
+"""Combination of releases residual by residual: averages weighted by precision, entry by entry.
 
 A product of tables measures residuals themselves. A table with noise of variance σ² on its cells
-measures each residual d below it with variance σ² times the cells that are added up, where siblings
-have equally many of its cells below them (docs/combine.md). Then the noise of different residuals
-is uncorrelated, and nothing larger than the largest table is needed, whatever the branching of
-nested features and however many there are. `combination` is for all other cases of one kind of
-records, within its limits. Linked members and units are averaged each by themselves and made to
-agree once, so the correction is that of constrained least squares (docs/linked.md).
+measures each residual d below it with variance σ² times the number of cells that are added up, if
+siblings have equally many of its cells below them (docs/combine.md). Then the noise of different
+residuals is uncorrelated, and nothing larger than the largest table is needed, whatever the
+branching of nested features and however many there are. `combination` handles all other cases of
+one kind of records, within its limits. Linked members and units are averaged separately and then
+made to agree, so the correction is that of constrained least squares (docs/linked.md).
 """
 
 import hashlib
@@ -81,14 +81,14 @@ class MeasuredResidual:
 
 @frozen(eq=False)
 class ResidualMeasurement:
-    """What one release measured of the residuals of one kind of records.
+    """The measurement of the residuals of one kind of records in one release.
 
     Parameters
     ----------
     kind
         The kind: 0 for records or members, 1 for units.
     noisy, drawn
-        The numbers as they were measured, and the laws of their noise.
+        The measured numbers, and their noise distributions.
     residuals
         Every residual that they measure, among those of all releases together.
     """
@@ -110,7 +110,7 @@ class ResidualMeasurement:
 def residuals_as_measured(
     kind: int, space: ProductSpace, mechanism: ResidualMechanism, noisy: NDArray[np.int64]
 ) -> ResidualMeasurement:
-    """Return residuals that were measured themselves, by a release of linked tables or by a
+    """Return residuals that were measured directly, by a release of linked tables or by a
     product.
 
     Parameters
@@ -217,9 +217,9 @@ def _is_even(space: ProductSpace, axis: int, depth: int) -> bool:
 
 @frozen(eq=False)
 class PooledResiduals(ResidualMechanism):
-    """The noise of averaged residuals of one kind, as far as variances go.
+    """The variances of averaged residuals of one kind.
 
-    Its law is that of no single number: `ResidualPool` has it.
+    The distributions are in `ResidualPool`.
     """
 
     pooled: Floats = field(kw_only=True, repr=False)
@@ -231,7 +231,7 @@ class PooledResiduals(ResidualMechanism):
 
     @property
     def samplers(self) -> NoReturn:
-        """None: an average of several numbers has a law of its own."""
+        """None: an average of several numbers has its own distribution."""
         raise Refused("averaged residuals are not drawn by one law")
 
 
@@ -323,7 +323,7 @@ class AveragedReleases(SeveralReleases):
     @property
     @abstractmethod
     def mechanism(self) -> SharedNoise:
-        """The variances of the averages, and how tables are put together from these."""
+        """The variances of the averages, and the assembly of tables from these."""
 
     @abstractmethod
     def alike_nodes(self, number: int) -> list[AlikeNodes]:
@@ -331,7 +331,7 @@ class AveragedReleases(SeveralReleases):
 
     @cached_property
     def pool(self) -> ResidualPool:
-        """Everything that was measured; refuse the same measurement twice."""
+        """All measurements; refuse the same measurement twice."""
         every: list[ResidualMeasurement] = []
         digests = []
         for release in self.releases:
@@ -402,7 +402,7 @@ class ResidualCombination(AveragedReleases, RecordCombination):
 
     @cached_property
     def kinds(self) -> tuple[ProductSpace, ...]:
-        """The residuals of all tables; what they cost is not asked here."""
+        """The residuals of all tables; their costs are not needed here."""
         # No pair of datasets is compared for an estimate, so any adjacency will do.
         space = ProductSpace(self.dataspace, Ball(1), self.views)
         if space.impossible:
@@ -419,7 +419,7 @@ class ResidualCombination(AveragedReleases, RecordCombination):
         return self.pool.pool_noise(0)
 
     def alike_nodes(self, number: int) -> list[AlikeNodes]:
-        """Nodes with as many siblings at every depth have one law."""
+        """Nodes with equally many siblings at every depth share a distribution."""
         (space,) = self.kinds
         view = space.views[number]
         alike = []
@@ -471,7 +471,7 @@ def is_large(dataspace: Dataspace) -> bool:
 
 @frozen(slots=False, eq=False)
 class LinkedCombination(AveragedReleases):
-    """Several releases, of which one at least is of linked members and units.
+    """Several releases, at least one of them of linked members and units.
 
     Parameters
     ----------
@@ -485,7 +485,7 @@ class LinkedCombination(AveragedReleases):
 
     @cached_property
     def space(self) -> LinkedSpace:
-        """The residuals of both kinds of all tables; what they cost is not asked here."""
+        """The residuals of both kinds of all tables; their costs are not needed here."""
         # No pair of datasets is compared for an estimate, so any adjacency will do.
         adjacency = Ball(1)
         kinds = []
@@ -530,8 +530,8 @@ class LinkedCombination(AveragedReleases):
         return [*members, *units]
 
     def guarantee(self) -> Guarantee:
-        """Return what all releases guarantee together under the one promise that they make; refuse
-        if they do not add up.
+        """Return the guarantee of all releases together under their common promise; refuse if they
+        do not add up.
         """
         spaces = [release.scope.dataspace for release in self.releases]
         if not all(isinstance(space, LinkedDataspace) for space in spaces):

@@ -1,7 +1,8 @@
-"""What every combination of releases answers: its tables, estimated and fitted, and weighted sums.
+"""The interface of every combination of releases: its tables, estimated and fitted, and weighted
+sums.
 
-Records of one kind are combined in `combination`, or residual by residual where their features have
-too many cells; linked members and units in `residual_combination`, too.
+Records of one kind are combined in `combination`, or residual by residual if their features have
+too many cells; linked members and units in `residual_combination`.
 """
 
 import itertools
@@ -70,7 +71,7 @@ class SeveralReleases(LinearEstimates):
     Parameters
     ----------
     releases
-        What is combined.
+        The releases.
     dataspace
         What all releases together publish exactly.
     """
@@ -80,7 +81,7 @@ class SeveralReleases(LinearEstimates):
 
     @cached_property
     def listed_tables(self) -> tuple[ListedTable, ...]:
-        """Every table of any release once, with the name that it has first; those of units last."""
+        """Every table of any release once, under its first name; those of units last."""
         tables: dict[tuple[str, View], ListedTable] = {}
         for release in self.releases:
             for table in release.tables:
@@ -107,7 +108,7 @@ class SeveralReleases(LinearEstimates):
 
     @abstractmethod
     def table_half_widths(self, number: int) -> Floats | None:
-        """How far each cell of a table is off at most in 95% of all draws; None if that is not
+        """Half-widths of the 95% intervals of the cells of a table; None if not
         computed.
         """
 
@@ -141,8 +142,8 @@ class SeveralReleases(LinearEstimates):
         return tuple(tables)
 
     def law_half_widths(self, number: int, errors: Floats, alike: Sequence[AlikeNodes]) -> Floats:
-        """How far each cell of a table is off at most in 95% of all draws, from the laws of the
-        noise. Cells with one law share a half-width.
+        """Half-widths of the 95% intervals of the cells of a table, from the noise distributions.
+        Cells with the same distribution share a half-width.
 
         Parameters
         ----------
@@ -211,7 +212,7 @@ def count_cells(schema: Schema) -> int:
 
 
 def has_intervals(errors: Floats) -> bool:
-    """Whether a table is small enough that the laws of its cells are computed."""
+    """Whether a table is small enough to compute the distributions of its cells."""
     return errors.size < INTERVALS_BELOW
 
 
@@ -262,8 +263,8 @@ def same_records(one: Dataspace, other: Dataspace) -> Dataspace:
     """Union of the exact totals of two releases; refuse releases that are not of the same
     records.
 
-    Two releases count as of the same records if their numbers of records, levels, structural zeros
-    and exact totals do not contradict each other. More cannot be checked.
+    Two releases count as being of the same records if their numbers of records, levels, structural
+    zeros and exact totals do not contradict each other. More cannot be checked.
     """
     union = one.union(other)
     if union is None:

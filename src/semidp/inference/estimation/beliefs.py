@@ -1,17 +1,17 @@
-"""What is known about many vectors at once, depth by depth of a tree.
+"""Knowledge about many vectors at once, depth by depth of a tree.
 
 A belief is ``x = mean + k + u`` with ``Cov(k) = spread`` and `u` anywhere in the range of the
 projector `unknown`: the limit of a prior whose variance in these directions grows without bound.
 Arrays are batched over their first axis; columns are coordinates that share one covariance. Nodes
-of a depth that are alike make a group. A value that was measured minus the mean of its family is a
-measurement of ``x_c - b`` with one `b` for the whole family, of which nothing else is known. Given
-`b` the children are independent again, so the passes over the tree stay what they are, with
-`b` as one more member of the family.
+of a depth that are alike make a group. A value measured minus the mean of its family is a
+measurement of ``x_c - b`` with a common, otherwise unknown `b` for the family. Given `b` the
+children are independent again, so the passes over the tree stay the same, with `b` as one more
+member of the family.
 
-Influences are the passes, the other way round: how much every measured value counts in a weighted
-sum of the estimate, which is linear in what was measured, ``w'x = Σ c y`` apart from exact values.
-The weights `c` give the law of its error wherever the law of each noise is known. One sweep up
-passes weights from children to parents, one sweep down hands them to what was measured.
+Influences are the reversed passes: the weight of every measured value in a weighted sum of the
+estimate, which is linear in the measurements, ``w'x = Σ c y`` apart from exact values.
+The weights `c` give the distribution of its error if that of each noise is known. One sweep up
+passes weights from children to parents, one sweep down passes them to the measurements.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -55,14 +55,14 @@ class Belief:
 
     @classmethod
     def nothing(cls, nodes: int, size: int, columns: int) -> "Belief":
-        """Return what is known before anything is measured."""
+        """Return the belief before any measurement."""
         mean = np.zeros((nodes, size, columns))
         spread = np.zeros((1, size, size))
         unknown = np.eye(size)[None]
         return cls(mean, spread, unknown)
 
     def select_cells(self, nodes: Index, cells: Index) -> "Belief":
-        """Return the beliefs of some nodes about some cells; each node has a spread of its own."""
+        """Return the beliefs of some nodes about some cells; each node has its own spread."""
         both = np.ix_(nodes, cells, cells)
         mean = self.mean[np.ix_(nodes, cells)]
         unknown = None if self.unknown is None else self.unknown[both]
@@ -217,7 +217,7 @@ class Group:
 
 @define(eq=False)
 class ChildSum:
-    """What the children of the nodes of a group say of them, in one class.
+    """The information of the children about the nodes of a group, in one class.
 
     `inverse` is ``(Σ V)⁺`` on what is known; `unknown_inverse` that of the sum of the unknown
     projectors.
@@ -231,8 +231,8 @@ class ChildSum:
 
 @frozen(eq=False)
 class Update:
-    """How the mean of a group followed from that of its children, in one class: what the way back
-    needs.
+    """How the mean of a group followed from that of its children, in one class, as needed for the
+    pass down.
 
     `information` and `spread` are those of noisy values measured at the nodes, `design` and `gain`
     those of exact ones; None if there were none.
@@ -246,7 +246,7 @@ class Update:
 
 @define(eq=False)
 class TreeDepth:
-    """One depth of the tree: its groups, and for every class and group what is known."""
+    """One depth of the tree: its groups, and the belief for every class and group."""
 
     groups: list[Group]
     group_of: Index
@@ -285,7 +285,7 @@ def add_by_parent(sums: Floats, parents: Index, parts: Floats, cells: tuple[Inde
 
 @define(eq=False)
 class SiblingContrast:
-    """What contrasts at one depth say in one class.
+    """The information of contrasts at one depth in one class.
 
     Contrasts of the same children have one `b` together; those of other children, such as without a
     level that is known to be empty, have another. The vectors of all of them are stacked.
@@ -309,7 +309,7 @@ class SiblingContrast:
     pull: Floats
 
     def select_seen(self, nodes: Index) -> Floats:
-        """How much some nodes see of `b`."""
+        """The information of some nodes about `b`."""
         return self.seen if len(self.seen) == 1 else self.seen[nodes]
 
     def select_total(self, nodes: Index) -> Floats:
@@ -420,7 +420,7 @@ def contrast_siblings(
     groups, beliefs
         Nodes of the depth, and what they and everything below them say.
     said
-        Information and right side of the contrasts.
+        The information and right side of the contrasts.
     parents, above
         Parent of every node, and the number of parents.
     """

@@ -1,4 +1,4 @@
-"""The best linear unbiased estimate of everything, from everything that was measured.
+"""The best linear unbiased estimate of everything, from all measurements.
 
 `estimate` runs the passes of `inference.estimation.passes` once; an `Estimate` then answers for any
 place, any cells and any weighted sum, each with its variance.
@@ -93,7 +93,7 @@ class Share:
 class AreaSums:
     """Estimates of weighted sums: a row for each area, a column for each weighting of the cells.
 
-    What nothing that was measured determines has the value nan and an infinite variance.
+    Numbers that no measurement determines have the value nan and an infinite variance.
 
     >>> AreaSums(np.array([[10.0]]), np.array([[4.0]])).intervals(0.95).round(2).tolist()
     [[[6.08, 13.92]]]
@@ -117,7 +117,7 @@ class AreaSums:
 
 @frozen(eq=False)
 class RootedSums:
-    """Sums over areas of one tree, where more is known about its root than the tree says.
+    """Sums over areas of one tree, with more information about its root than the tree has.
 
     Parameters
     ----------
@@ -157,7 +157,7 @@ class Estimate:
     observed: tuple[Observed, ...] = field(repr=False)
 
     def cells(self, depth: int, nodes: ArrayLike | None = None) -> Floats:
-        """Estimates of all cells, of shape (nodes, *sizes); nan where nothing determines them."""
+        """Estimates of all cells, of shape (nodes, *sizes); nan if nothing determines them."""
         chosen = self._nodes(depth, nodes)
         parts: dict[TableClass, Floats] = {}
         for table_class in self.classes.every():
@@ -172,7 +172,7 @@ class Estimate:
         """Estimates and variances of the values of a query at every node, of shape (nodes, *values
         of the query).
 
-        A table may be determined where the cells are not.
+        A table may be determined even if its cells are not.
         """
         nodes = self._nodes(depth, None)
         summed = [axis for axis, treatment in enumerate(query.treatments) if treatment == SUMMED]
@@ -212,7 +212,7 @@ class Estimate:
         Parameters
         ----------
         areas
-            For some depths, which nodes belong to which areas, numbered from 0.
+            For some depths, the nodes of each area, with areas numbered from 0.
         cells
             Weights of cells, of shape (weightings, *sizes).
         """
@@ -238,13 +238,13 @@ class Estimate:
         return 1 + max(largest)
 
     def rooted_sums(self, areas: Mapping[int, Share], cells: ArrayLike, count: int) -> RootedSums:
-        """Sums over areas as `sums` gives them, with their variances taken apart: what is left
+        """Sums over areas as `sums` gives them, with their variances split: the part that remains
         given the root, and the weights on the root.
 
         Parameters
         ----------
         areas, cells
-            As for `sums`; no areas where none has a place in this tree.
+            As for `sums`; no areas if none has a place in this tree.
         count
             How many areas there are, in all trees.
         """

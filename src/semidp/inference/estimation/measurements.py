@@ -1,10 +1,10 @@
-"""What was measured: sums of cells of places in a tree, each with a known variance.
+"""Measurements: sums of cells of places in a tree, each with a known variance.
 
 Every node of one depth lies in one node of the depth above, and counts add up. `CellSums` says
-which cells are added up, `Observed` holds what one query found at one depth, and `Measurements` all
-of it. Attributes are cut into classes that nothing couples: one that every query sums up or keeps,
-and that no zero depends on, is *plain*, and its mean and its residual are measured apart. The
-classes are the ways to choose mean or residual for each plain attribute; the cells of all other
+which cells are added up, `Observed` holds the values of one query at one depth, and `Measurements`
+all of them. Attributes are divided into uncoupled classes: one that every query sums up or keeps,
+and that no zero depends on, is *plain*, and its mean and its residual are measured separately.
+The classes are the choices of mean or residual for each plain attribute; the cells of all other
 attributes together make a dense block. Within a class one matrix of the size of the block serves
 all coordinates.
 """
@@ -177,8 +177,8 @@ class Within:
 
 @frozen
 class Among:
-    """Contrasts of more levels than there are: each level minus the mean of all, of which some are
-    known to be zero.
+    """Contrasts with levels that are known to be zero: each level minus the mean of
+    all.
 
     Levels that were compared and turn out to be empty leave the attribute, and the others keep the
     mean over all of them. Along the mean of n' levels out of n such contrasts say ``1 - n'/n`` of
@@ -320,7 +320,7 @@ def _variance(value: ArrayLike) -> Floats:
 
 @frozen(eq=False)
 class Observed:
-    """What one query measured at one depth.
+    """The values of one query at one depth.
 
     Parameters
     ----------
@@ -372,9 +372,9 @@ class Measurements:
     places
         The tree.
     sizes
-        Number of levels of each attribute; none where only totals are counted.
+        Number of levels of each attribute; none if only totals are counted.
     observed
-        What was measured, in any order; the same query may stand several times.
+        The measurements, in any order; the same query may occur several times.
     possible
         For some depths, which cells can be other than zero: booleans of shape (nodes, *sizes),
         where an attribute that makes no difference may have length 1.
@@ -409,7 +409,7 @@ class Measurements:
         return math.prod(self.sizes)
 
     def select_depth(self, depth: int) -> tuple[Observed, ...]:
-        """What was measured at one depth."""
+        """The measurements at one depth."""
         return tuple(one for one in self.observed if one.depth == depth)
 
     def _check(self, one: Observed) -> None:
@@ -475,7 +475,7 @@ TableClass = tuple[bool, ...]
 
 @frozen
 class Classes:
-    """Which attributes are plain, and how tables are cut into classes and put together.
+    """The plain attributes, and the division of tables into classes and back.
 
     >>> from semidp.inference.estimation.measurements import Places
     >>> detailed = Observed(CellSums(("each", (0, 1, 1))), 0, np.zeros((1, 2, 2)), 1.0)
@@ -533,8 +533,8 @@ class Classes:
         return design
 
     def factor(self, query: CellSums, table_class: TableClass) -> float:
-        """How much a query says of a class: 0 if nothing, n for a mean of n levels that it adds
-        up.
+        """The information of a query about a class: 0 if none, n for a mean of n levels that it
+        adds up.
         """
         product = 1.0
         for axis, residual in zip(self.plain, table_class, strict=True):

@@ -1,11 +1,11 @@
 """One pass up the tree and one down; and the pass of weights, which gives the variance of any
 weighted sum.
 
-Up: what is known about a node is the sum of what is known about its children, then what was
-measured at the node itself. Down: children share what is left between their sum and the final
-estimate of their parent, by their covariances. The weights of a sum go up the same way: what
-remains of them at a parent is the part that the parent knows better. Beliefs, and contrasts between
-the children of one parent, are in `inference.estimation.beliefs`, classes in
+Up: the information about a node is the sum of the information about its children, plus the
+measurements at the node itself. Down: children share the difference between their sum and the final
+estimate of their parent, by their covariances. The weights of a sum go up the same way: the rest
+that reaches a parent is the part that the parent knows better. Beliefs, and contrasts between the
+children of one parent, are in `inference.estimation.beliefs`, classes in
 `inference.estimation.measurements`.
 """
 
@@ -109,15 +109,15 @@ def upward(
     classes: Classes,
     below_all: "dict[TableClass, Belief] | None" = None,
 ) -> list[TreeDepth]:
-    """Pass up: what each node and everything below it say of the node.
+    """Pass up: the information about each node from itself and everything below it.
 
     Parameters
     ----------
     measurements, classes
-        What was measured, and its classes.
+        The measurements, and their classes.
     below_all
-        What trees that are not in memory say of the nodes of the last depth, by class: one node
-        after the other, all cells of the block.
+        The information of trees that are not in memory about the nodes of the last depth, by
+        class: one node after the other, all cells of the block.
     """
     masks = possible_cells(measurements, classes)
     depths: list[TreeDepth] = []
@@ -317,8 +317,8 @@ def _family(mean: Floats, spread: Floats, unknown: Floats | None) -> ChildSum:
 
 
 def downward(depths: list[TreeDepth], places: Places, classes: Classes) -> None:
-    """Pass down: replace the mean of every node by its estimate from everything that was
-    measured.
+    """Pass down: replace the mean of every node by its estimate from all
+    measurements.
     """
     for depth in places.depths[1:]:
         above, level = depths[depth - 1], depths[depth]
@@ -412,10 +412,10 @@ class Gathered:
     total
         Covariance matrices (sums, q, q) of what the nodes passed so far know given the others.
     gross, blind, seen
-        For each sum the size of what was added up, the weights that point where nothing is known,
-        and all weights.
+        For each sum its magnitude, the weights in unknown directions, and all
+        weights.
     carried
-        The weights that are left, on nodes of one depth; None if there are none yet.
+        The remaining weights, on nodes of one depth; None if there are none yet.
     """
 
     total: Floats

@@ -1,5 +1,5 @@
-"""Synthetic records of a release: what they are put together from, how, and one answer from several
+"""Synthetic records of a release: their inputs, their construction, and one answer from several
 files of them.
 
-`Release.records` and ``semidp synthesize`` ask for them.
+`Release.records` and ``semidp synthesize`` make them.
 """

@@ -1,10 +1,10 @@
-"""Records of a release: matched to the person where the published tables allow it, else brought
-near by swaps.
+"""Records of a release: matched to the person if the published tables allow it, else fitted by
+swaps.
 
-Everything here is a function of published numbers, so it costs no budget. For several files
-the noise of the release is drawn once more, by the law that it states. The truth is the estimate
-less its noise, which has mean zero and a symmetric law, so the estimate plus fresh noise is a
-draw of the truth given the estimate, if nothing else is known about it (a flat prior).
+Everything here is a function of published numbers, so it costs no budget. For several files the
+noise of the release is redrawn from its stated distribution. The truth is the estimate less its
+noise, which has mean zero and a symmetric distribution, so the estimate plus fresh noise is a draw
+of the truth given the estimate, if nothing else is known about it (a flat prior).
 """
 
 import itertools
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 
 @frozen(eq=False)
 class MeasuredResult:
-    """One result of a release: its tables, what was measured, and the noise of it.
+    """One result of a release: its tables, its measurement, and its noise.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ class MeasuredResult:
     estimates: list[Floats] = field(repr=False)
 
     def draw(self, randomness: Randomness) -> dict[str, Floats]:
-        """Return the estimates with the noise drawn once more."""
+        """Return the estimates with fresh noise."""
         tables = self.estimates
         if self.noisy is not None:
             zeros = np.zeros(self.mechanism.space.shape, dtype=np.int64)
@@ -93,7 +93,7 @@ class MeasuredResult:
 
 @frozen(eq=False)
 class EstimateDraws:
-    """The law of what the estimates of a release leave open.
+    """Draws of the truth that the estimates of a release leave open.
 
     Examples
     --------
@@ -133,7 +133,7 @@ class EstimateDraws:
         return cls(tuple(results))
 
     def draw(self, randomness: Randomness) -> dict[str, Floats]:
-        """Return for each table its estimates with the noise of the release drawn once more.
+        """Return for each table its estimates with fresh noise of the release.
 
         Tables that share a budget share their noise, so the draw of one fits those of the
         others.
@@ -146,8 +146,8 @@ class EstimateDraws:
 
 @frozen(slots=False, eq=False)
 class PublishedNumbers:
-    """What records are put together from: exact totals, and tables with estimates, errors and maybe
-    whole numbers.
+    """The inputs of records: exact totals, and tables with estimates, errors and perhaps whole
+    numbers.
 
     Parameters
     ----------
@@ -156,11 +156,11 @@ class PublishedNumbers:
     targets
         The published tables.
     whole
-        Their whole numbers by name, where they hold such.
+        Their whole numbers by name, if they have any.
     ordered
-        Features whose neighboring levels are alike.
+        Features with similar neighboring levels.
     bins
-        Depths that stand for bins of levels, which no record shows.
+        Depths of bins of levels, which no record shows.
     """
 
     dataspace: Dataspace
@@ -268,8 +268,8 @@ class PublishedNumbers:
 
     @cached_property
     def order(self) -> list[View] | None:
-        """The order in which tables are matched to the person; None if no records are certain to
-        have them.
+        """The order in which tables are matched to the person; None if records with all of them
+        may not exist.
         """
         if self.joint is None:
             return None
@@ -293,8 +293,8 @@ class PublishedNumbers:
 
 
 def matched_records(numbers: PublishedNumbers, randomness: Randomness) -> SyntheticRecords:
-    """Return records that have every published table and exact total to the person; `numbers.order`
-    says they exist.
+    """Return records that match every published table and exact total to the person;
+    `numbers.order` shows that they exist.
     """
     assert numbers.order is not None, "whoever asks has seen that they exist"
     assert numbers.joint is not None, "what has an order agrees"
@@ -313,7 +313,8 @@ def swapped_records(
     stop: Callable[[], bool] = bool,
     sweep: Sweep | None = None,
 ) -> SyntheticRecords:
-    """Return records with every exact total to the person whose tables are near the estimates.
+    """Return records that match every exact total to the person, with tables close to the
+    estimates.
 
     Parameters
     ----------
@@ -324,7 +325,7 @@ def swapped_records(
     targets
         Other estimates of the same tables, such as a draw of them.
     seconds, progress, stop
-        When the search ends, and who is told.
+        The end of the search, and callbacks.
     sweep
         How pairs are visited; compiled where numba is installed.
     """
@@ -440,7 +441,7 @@ def several_records(
 
 
 def check_seconds(seconds: float) -> None:
-    """Refuse a time that is none.
+    """Refuse an invalid time.
 
     >>> check_seconds(0)
     Traceback (most recent call last):

@@ -3,9 +3,9 @@
 A record is a row of codes, one for each feature. Its cell in a table is a sum of numbers that are
 looked up, one for each feature, so nested depths cost nothing extra. A move exchanges values
 of two records, or gives one record another value. Two records that exchange the features B keep a
-margin M if M lies inside B or outside of it, or if they agree on its part in B or on its part
-outside. Who must agree with whom is a stratum: a view that both share. Which records change is
-decided in `record_search`.
+margin M if M lies inside B or outside it, or if they agree on its part in B or on its part outside.
+Records that must agree form a stratum: a view that both share. `record_search` decides which
+records change.
 """
 
 import itertools
@@ -27,12 +27,12 @@ Codes = NDArray[np.unsignedinteger]
 
 @frozen(eq=False)
 class TargetTable:
-    """A published table that records shall come close to.
+    """A published table that records should match closely.
 
     Parameters
     ----------
     name, view
-        What it is called, and the depth at which it names each feature.
+        Its name, and the depth at which it names each feature.
     estimate, errors
         The estimate of each cell and its standard error; cells with an error of 0 follow from exact
         totals.
@@ -49,7 +49,7 @@ class TargetTable:
 
 @frozen
 class TableDistance:
-    """How far the counts of records are from the estimates of a table, in standard errors.
+    """The distance of the counts of records from the estimates of a table, in standard errors.
 
     Parameters
     ----------
@@ -173,15 +173,15 @@ class Layout:
 
 @frozen(slots=False, eq=False)
 class Goal:
-    """What records shall have: tables to come close to, and cells that no record may enter.
+    """The goal of records: tables to match closely, and cells that no record may enter.
 
     The distance is ``Σ w (x - y)²`` over all cells, x the count, y the estimate and ``w = 1/s²``
-    with the standard error s. It is about the number of noisy cells for the truth itself.
+    with the standard error s. For the truth it is about the number of noisy cells.
 
     Parameters
     ----------
     grid, tables
-        The features, and what is approached.
+        The features, and the target tables.
     forbidden
         Margins with a mask of cells that cannot occur.
     """
@@ -236,14 +236,14 @@ class Goal:
         return np.asarray(slopes)
 
     def distance(self, slopes: Floats) -> float:
-        """Return the distance from what `slopes` says of the counts."""
+        """Return the distance, from the `slopes` of the counts."""
         noisy = self.weights > 0
         squares = slopes[noisy] ** 2 / self.weights[noisy]
         return float(squares.sum() / 4)
 
     def share(self, slopes: Floats) -> float:
-        """Return the distance over the one that the noise explains: the root of the mean square in
-        standard errors.
+        """Return the distance relative to that explained by noise: the root mean square in standard
+        errors.
         """
         return math.sqrt(self.distance(slopes) / self.noisy_cells) if self.noisy_cells else 0.0
 
@@ -411,10 +411,10 @@ def build_strata(grid: Grid, codes: Codes, view: View) -> RecordStrata:
 
 
 def proposed_values(grid: Grid, codes: Codes, move: RecordMove, draw: np.random.Generator) -> Codes:
-    """Return for each record another value of a feature, below the same node of the stratum.
+    """Return for each record a different value of a feature, below the same node of the stratum.
 
     Half of them are those of other records, so frequent values are proposed often. The others
-    are any value: one that no record has could not come back otherwise.
+    are arbitrary values: a value that no record has could not return otherwise.
 
     >>> move = RecordMove((0,), (0, 0), False, 1)
     >>> codes = np.zeros((100, 2), dtype=np.uint8)

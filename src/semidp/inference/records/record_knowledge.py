@@ -1,16 +1,14 @@
-"""What records know: which tables to ask for so that they know most, and how far they are from the
-truth.
+"""The information in records: which tables to request for the most of it, and how far records are
+from the truth.
 
 Tables are proposed from levels, the number of records and the budget alone. Nothing confidential is
-read. A choice that looks at the data to find pairs that hang together would spend budget, and is
-not made here.
+read. Choosing associated pairs by looking at the data would spend budget, and is not done here.
 
 Errors are estimated from published numbers alone. That of a shrunk table of a pair is estimated
 without bias (Stein 1981): for an estimate h of μ from D = μ + noise of standard deviation σ in k
-dimensions, ``E‖h(D) - μ‖² = E(‖h(D) - D‖² - k σ² + 2 σ² div h(D))``. What three columns have in
-common beyond their pairs is not measured at all. Errors of three columns are those of records and a
-truth that have nothing in common there: the errors of the pairs, and the scatter of counts between
-the two.
+dimensions, ``E‖h(D) - μ‖² = E(‖h(D) - D‖² - k σ² + 2 σ² div h(D))``. The association of three
+columns beyond their pairs is not measured at all. Errors of three columns assume that records and
+truth share nothing there: the errors of the pairs, plus the scatter of counts between the two.
 """
 
 import itertools
@@ -70,7 +68,7 @@ class RecordErrors:
     pairs
         The error of each measured pair, on the levels that it was measured on.
     weak
-        Pairs in which nothing is louder than the noise: records treat them as nearly independent.
+        Pairs without any signal above the noise: records treat them as nearly independent.
     three_columns
         The mean error of three columns on those levels, if they have nothing in common beyond their
         pairs.
@@ -83,7 +81,7 @@ class RecordErrors:
 
 
 def estimate_errors(release: "ReleaseValue") -> RecordErrors:
-    """Return how far records of a release are expected to be from the truth."""
+    """Return the expected errors of records of a release."""
     numbers = PublishedNumbers.from_release(release)
     grid, features = numbers.dataspace.schema.grid, numbers.dataspace.schema.features
     one_way = estimate_one_way(numbers, numbers.targets)
@@ -242,11 +240,11 @@ class ProposedTable(Encodable):
     Parameters
     ----------
     features, cells
-        What it counts.
+        Its features and number of cells.
     error
         The standard error of a cell, as a root mean square.
     mean_count
-        The records over the cells: what an average cell holds.
+        The mean count of a cell.
     """
 
     json_keys: ClassVar[Mapping[str, str | None]] = {"error": "standard_error"}
@@ -264,14 +262,14 @@ class ProposedTable(Encodable):
 
 @frozen
 class TableProposal(Encodable):
-    """Tables to ask for, and pairs that are better left out.
+    """Tables to request, and pairs that are better left out.
 
     Parameters
     ----------
     tables
-        What to ask for, with the errors that it would have.
+        The proposed tables, with their errors.
     left_out
-        Pairs in which noise would dominate, given all that was proposed with them.
+        Pairs in which noise would dominate, given everything proposed with them.
     exact
         Pairs that exact totals give.
     """
@@ -296,9 +294,9 @@ def propose_tables(scope: Scope, names: Sequence[str], budget: Budget) -> TableP
     scope
         What is public: features, exact totals, the number of records, the adjacency.
     names
-        The features that records shall have.
+        The features of the records.
     budget
-        What all tables may spend together.
+        The budget of all tables together.
 
     Examples
     --------

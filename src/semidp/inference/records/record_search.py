@@ -1,9 +1,9 @@
-"""The search: sweeps over records until the tables are as close as they get, or the time is over.
+"""The search: sweeps over records until the tables get no closer, or time is up.
 
-Pairs are proposed, and a move is made where it brings the tables closer to their estimates: one
+Pairs are proposed, and a move is made if it brings the tables closer to their estimates: one
 pair after the other in compiled code (numba, the extra ``semidp[records]``), or many at once in
-numpy. Both keep the exact totals, because every move does; they visit pairs in another order,
-so their records differ.
+numpy. Both keep the exact totals, because every move does; they visit pairs in a different
+order, so their records differ.
 """
 
 import time
@@ -35,7 +35,7 @@ _ROUNDS = 16  # in which moves of one block are made
 
 @define(eq=False)
 class RecordState:
-    """Records on their way: their codes, and how the distance changes with each count.
+    """The current records: their codes, and how the distance changes with each count.
 
     Parameters
     ----------
@@ -100,8 +100,8 @@ def compiled_sweep(state: RecordState, move: RecordMove, draw: np.random.Generat
 def vector_sweep(state: RecordState, move: RecordMove, draw: np.random.Generator) -> int:
     """Propose a move to pairs of records, many at once.
 
-    Moves that each look good may overshoot together. Of those in a block a share is made, chosen at
-    random; where that increases the distance it is taken back and the share halved.
+    Moves that each look good may overshoot together. A random share of those in a block is made; if
+    that increases the distance, it is undone and the share halved.
     """
     tables = _find_changed_margins(state.goal.layout, move)
     proposed = _propose_values(state, move, draw)
@@ -169,11 +169,11 @@ def pair_sweep(
     proposed: Any,
     scratch: Any,
 ) -> int:
-    """Propose an exchange with a partner of its stratum, or a value, to every record; do it where
-    the distance falls.
+    """Propose to every record an exchange with a partner of its stratum, or a value; accept if the
+    distance falls.
 
-    numba compiles it; as plain Python it says the same, slowly. A move that would put a record
-    where none may be has an infinite slope, so its distance never falls.
+    numba compiles it; plain Python gives the same result, slowly. A move into an impossible cell
+    has an infinite slope, so its distance never falls.
     """
     made = 0
     listed = len(order) > 0
@@ -272,7 +272,7 @@ def _compile_sweep() -> Callable[..., int]:
 
 @frozen(eq=False)
 class Proposals:
-    """Moves that are looked at together: pairs of records, or single ones (then both are the same)
+    """Moves that are evaluated together: pairs of records, or single ones (then both are the same)
     and new values.
     """
 
@@ -405,18 +405,18 @@ class Ending(StrEnum):
 
 @frozen
 class Approach:
-    """How a search is carried out.
+    """The settings of a search.
 
     Parameters
     ----------
     sweep
         Compiled, or many pairs at once.
     seconds
-        After which it ends.
+        The time limit.
     progress
-        Told the distance after each pass.
+        Called with the distance after each pass.
     stop
-        Asked after each kind of move whether to end.
+        Called after each kind of move, to decide whether to end.
     """
 
     sweep: Sweep
@@ -425,7 +425,7 @@ class Approach:
     stop: Callable[[], bool] = bool
 
     def run(self, state: RecordState, moves: list[RecordMove], draw: np.random.Generator) -> Ending:
-        """Bring records as close to their tables as they get; every state on the way has the exact
+        """Bring records as close to their tables as possible; every state on the way has the exact
         totals.
         """
         started = time.monotonic()

@@ -77,7 +77,7 @@ def write_records(
     progress: Progress,
     stop: Callable[[], bool],
 ) -> dict[str, Any]:
-    """Write one set of records or several; return what is said about the first, with the names of
+    """Write one or several sets of records; return the description of the first, with the names of
     all files.
     """
     paths = numbered_files(path, files)
@@ -97,7 +97,7 @@ def write_records(
 def about_records(
     release: "ReleaseValue", records: SyntheticRecords, files: int = 1
 ) -> dict[str, Any]:
-    """Return what is said about records in the file next to them: plain values."""
+    """Return the description of records in the file next to them, as plain values."""
     statement = [
         _SYNTHETIC,
         _ALL_TABLES if records.ending is Ending.MATCHED else _EXACT_TOTALS,
@@ -131,7 +131,7 @@ def about_records(
 
 
 def written_files(path: Path, files: int) -> str:
-    """Say which files were written.
+    """Name the files that were written.
 
     >>> written_files(Path("people.csv"), 1)
     'people.csv, and what it is in people.about.json'
@@ -184,8 +184,8 @@ class LinkedRecords(SyntheticRecords):
 def linked_records(
     release: "ReleaseValue", randomness: Randomness
 ) -> tuple[LinkedRecords, LinkedRecords]:
-    """Return synthetic members and units of a release of linked tables; refuse tables that no
-    records surely have.
+    """Return synthetic members and units of a release of linked tables; refuse tables that
+    records may not be able to match.
     """
     public = release.scope.dataspace
     if not isinstance(public, LinkedDataspace):
@@ -299,7 +299,7 @@ def save_linked_records(
     *,
     force: bool = False,
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Write synthetic members and units to two CSV files, and next to each what it is, which is
+    """Write synthetic members and units to two CSV files, each with its description, which is
     returned.
 
     Parameters

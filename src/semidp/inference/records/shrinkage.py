@@ -1,13 +1,12 @@
-"""Noisy tables of pairs with their noise shrunk: what records are brought near to.
+"""Noisy tables of pairs with their noise shrunk, as targets of records.
 
 One-way counts come from all measurements, by precision. A table of bins is spread to their levels
 by interpolating odds.
 
-A noisy table of two features has an interaction: what is left after the product of its margins. Of
-the interaction the singular values are shrunk, because noise of known size raises all of them
-(Gavish and Donoho 2017); of what is left, each cell keeps the share that signal has in its
-variance. All of it is a function of published numbers. Shrunk numbers are biased, so intervals
-never use them.
+The interaction of a noisy table of two features is the remainder after the product of its margins.
+Its singular values are shrunk, because noise of known size raises all of them (Gavish and Donoho
+2017); then each cell keeps the share of signal in its variance. All of this uses only published
+numbers. Shrunk numbers are biased, so intervals never use them.
 """
 
 import math
@@ -101,7 +100,7 @@ def shrink_pair(table: Floats, sigma: float, rows: Floats, columns: Floats) -> F
 
 
 def kept_share(counts: Floats, sigma: float) -> Floats:
-    """Return the share of the variance of each cell that is signal, for about these counts.
+    """Return the share of signal in the variance of each cell, for approximately these counts.
 
     >>> kept_share(np.array([50.0, -3.0]), 10.0).tolist()
     [0.5, 0.0]
@@ -111,7 +110,7 @@ def kept_share(counts: Floats, sigma: float) -> Floats:
 
 
 def count_directions(table: Floats, sigma: float, rows: Floats, columns: Floats) -> int:
-    """Return how many singular values of the interaction of a pair are louder than the noise."""
+    """Return how many singular values of the interaction of a pair exceed the noise."""
     independent = np.outer(rows, columns) / max(float(rows.sum()), _SMALL)
     shrunk = shrink_singular_values(center(table - independent), sigma)
     values = np.linalg.svd(shrunk, compute_uv=False)
@@ -170,8 +169,8 @@ def combine_depths(
 
 
 def project_depths(estimate: Floats, depths: Sequence[Numbers], total: float) -> Floats:
-    """Return nonnegative counts of levels near an estimate, from the coarsest bins down: what is
-    cut off at 0 in a bin of many rare levels is taken from that bin alone.
+    """Return nonnegative counts of levels near an estimate, from the coarsest bins down: mass
+    gained by cutting at 0 in a bin is taken from that bin alone.
 
     Parameters
     ----------
@@ -236,10 +235,10 @@ def _find_ancestors(chain: Chain, fine: int, coarse: int) -> Numbers:
 def combine_margins(
     numbers: "PublishedNumbers", targets: Sequence[TargetTable], axis: int, depth: int
 ) -> tuple[Floats, float]:
-    """Return what is measured of the nodes of a feature at one depth, by precision, and the
-    standard error of one; nothing if no table knows it at that depth.
+    """Return the measurement of the nodes of a feature at one depth, by precision, and the
+    standard error of one; nothing if no table has it at that depth.
 
-    Tables that share their noise agree on what they have in common: it is one measurement.
+    Tables that share noise agree on their common margins, which count as one measurement.
     """
     grid = numbers.dataspace.schema.grid
     view = grid.build_feature_view(axis, depth)
@@ -277,7 +276,7 @@ def _margin_weights(table: TargetTable, grid: Grid, axis: int) -> Floats:
 
 
 def interpolation_weights(groups: Numbers, counts: Floats, ordered: bool) -> Floats:
-    """Return how much the odds of each level take from each bin: a row for each level.
+    """Return the weights of bins in the odds of each level, one row per level.
 
     Between the centers of two bins of an ordered feature the odds change linearly. A bin of one
     level, such as a heap at zero, keeps its own.
@@ -349,8 +348,8 @@ def spread_pair(
 def estimate_targets(
     numbers: "PublishedNumbers", targets: Sequence[TargetTable], *, shrunk: bool = True
 ) -> list[TargetTable]:
-    """Return what records are brought near to: pairs with their noise shrunk, on the levels that
-    records have; other tables stay as they are.
+    """Return the targets of records: pairs with their noise shrunk, on the levels of records;
+    other tables unchanged.
 
     Parameters
     ----------
@@ -359,7 +358,7 @@ def estimate_targets(
     targets
         The estimates of its tables, or a draw of them.
     shrunk
-        Whether the noise is shrunk; a table on the levels of records is left alone otherwise.
+        Whether to shrink the noise; otherwise a table on the levels of records is unchanged.
     """
     grid = numbers.dataspace.schema.grid
     one_way = estimate_one_way(numbers, targets)
@@ -388,7 +387,7 @@ def is_noisy_pair(grid: Grid, table: TargetTable) -> bool:
 def sum_to_bins(
     numbers: "PublishedNumbers", table: TargetTable, one_way: OneWay
 ) -> tuple[Floats, Floats]:
-    """Return the counts of the two features of a pair, on the levels that the pair knows."""
+    """Return the counts of the two features of a pair, on the levels of the pair."""
     grid = numbers.dataspace.schema.grid
     sums = []
     for axis in list_axes(table.view):

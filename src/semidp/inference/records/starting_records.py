@@ -1,9 +1,9 @@
-"""Records to start from: every exact total to the person, no impossible combination, and nothing
-else in common.
+"""Initial records: every exact total to the person, no impossible combination, otherwise
+random.
 
 Tables that agree and are decomposable are matched one after the other along what they share. Other
-totals are met by one table of whole numbers over their features. Impossible combinations are
-swapped away.
+totals are met by one integer table over their features. Impossible combinations are removed by
+swaps.
 """
 
 from collections.abc import Mapping, Sequence
@@ -47,7 +47,7 @@ def match_records(
     order: Sequence[View],
     draw: np.random.Generator,
 ) -> Codes:
-    """Return records that have every table to the person.
+    """Return records that match every table to the person.
 
     Tables that share a separator S have the same counts of it, so the records of one, in
     random order within each value of S, take the cells of the other one by one. By the running
@@ -56,10 +56,10 @@ def match_records(
     Parameters
     ----------
     grid, records
-        The features, and how many records there are.
+        The features, and the number of records.
     tables
-        Tables of whole numbers by their views; those that share something have the same counts of
-        it.
+        Integer tables by their views, which agree on what they
+        share.
     order
         Their views in an order with the running intersection property.
     draw
@@ -173,7 +173,7 @@ class Beginning:
         self.forbidden = forbidden_cells(dataspace.schema, used)
 
     def codes(self, moves: list[RecordMove], sweep: Sweep) -> Codes:
-        """Return the records, or refuse where none with these totals are found."""
+        """Return the records, or refuse if none with these totals are found."""
         exact = list(self.dataspace.published_totals)
         if junction_order(maximal(total.view for total in exact)) is None:
             exact = self._without_circles(exact)

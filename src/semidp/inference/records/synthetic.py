@@ -1,8 +1,8 @@
 """Synthetic records: a row of codes each, as a data frame or as files with what is known about
 them, and one answer from several files.
 
-Files are written whole or not at all, and replaced only by their like. The error of an answer from
-several files knows the noise of the release.
+Files appear only when complete, and are replaced only by files of the same kind. The error of an
+answer from several files includes the noise of the release.
 """
 
 import hashlib
@@ -37,8 +37,8 @@ _AT_ONCE = 2**16  # lines that are written together
 
 @frozen(eq=False)
 class SyntheticRecords(DataFrames):
-    """Synthetic records, one a line. No line is a person: what is published are counts, and records
-    are made to fit.
+    """Synthetic records, one per line. No line is a person: records are made to fit published
+    counts.
 
     Parameters
     ----------
@@ -50,14 +50,14 @@ class SyntheticRecords(DataFrames):
         For each feature, the first leaf of every record's node at that depth; one byte per value up
         to 256 levels.
     distances
-        For each table how far its counts are from the published estimates, in standard errors.
+        For each table the distance of its counts from the published estimates, in standard errors.
     unlinked
-        Pairs of features that no table and no exact total has together: between them records know
-        nothing directly.
+        Pairs of features that no table and no exact total has together: records have no direct
+        information about their association.
     ending
         Why the search for closer records ended.
     hidden
-        Depths that are no columns of the records, such as bins of levels.
+        Depths that are not columns of the records, such as bins of levels.
 
     Examples
     --------
@@ -183,17 +183,17 @@ def combine_estimates(
     With m files whose answers q vary by B between files, the mean has the variance ``(1 + 1/m) B``:
     once the noise of the release, which B estimates, and its m-th part for the draws. With the
     variances u of sampling it is ``ū + (1 + 1/m) B``, and the interval is for the population that
-    the records are a sample of (Rubin, 1987). The degrees of freedom are
-    ``(m - 1)(1 + ū/((1 + 1/m) B))²``. The rule for files that are samples themselves (Raghunathan,
-    Reiter and Rubin, 2003) is another one: these files keep the exact totals.
+    the records were sampled from (Rubin, 1987). The degrees of freedom are
+    ``(m - 1)(1 + ū/((1 + 1/m) B))²``. Files that are samples themselves need a different rule
+    (Raghunathan, Reiter and Rubin, 2003); these files keep the exact totals.
 
     Parameters
     ----------
     estimates
         The answer from each file: a count, a rate, a mean, a coefficient.
     variances
-        The squared standard error that a usual analysis of each file gives; None if the interval
-        is for these records and not for a population.
+        The squared standard error from a standard analysis of each file; None if the interval is
+        for these records and not for a population.
     level
         The confidence level.
 
@@ -266,10 +266,10 @@ KIND = "semidp synthetic records"
 def save_records(
     records: SyntheticRecords, path: Path | str, about: Mapping[str, Any], *, force: bool = False
 ) -> dict[str, Any]:
-    """Write records to a CSV file, and next to it what they are; return the latter.
+    """Write records to a CSV file with a description next to it; return the latter.
 
-    That file is written first and holds the digest of the records. With `force` records are
-    replaced that were written by this function, and no other file.
+    The description is written first and holds the digest of the records. `force` replaces
+    records that were written by this function, and no other file.
     """
     path = Path(path)
     beside = about_file(path)
@@ -292,7 +292,7 @@ def save_records(
 
 
 def check_records(path: Path, *, force: bool = False) -> None:
-    """Refuse a place for records if something is that nobody agreed to lose."""
+    """Refuse a path for records that holds something that nobody agreed to lose."""
     beside = about_file(path)
     if os.path.lexists(beside) and not _is_ours(beside):
         raise Occupied(f"{beside} already exists, and was not written beside records")
@@ -303,7 +303,7 @@ def check_records(path: Path, *, force: bool = False) -> None:
 
 
 def about_file(path: Path) -> Path:
-    """Return the file that says what records are, next to theirs.
+    """Return the path of the description of records, next to theirs.
 
     >>> about_file(Path("people.csv")).name
     'people.about.json'

@@ -173,8 +173,8 @@ class Records(ABC):
         """Yield what `grouped` returns for each of several sets of keys, from as few readings as
         possible.
 
-        Where there are more groups than the limits allow together, at least one set has more than
-        its own.
+        If there are more groups than the limits allow together, at least one set exceeds its own
+        limit.
         """
         for batch in batches(sets):
             keys = list(dict.fromkeys(key for number in batch for key in sets[number]))
