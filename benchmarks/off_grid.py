@@ -95,28 +95,23 @@ def held(name: str, draws: int = DRAWS, mu: int = 4) -> dict[str, float]:
     hits = dict.fromkeys([*truth, "band"], 0)
     for seed in range(draws):
         release = semidp.release(records, *requests, mu=mu, randomness=SeededRandomness(seed))
-        found: tuple[tuple[Any, ...], ...] = (
-            release.distributions,
-            release.quantiles,
-            release.groups,
-            release.regressions,
-        )
-        (curve,), (chosen,), (mean,), (slope,) = found
-        (part,) = curve.sets
-        quantiles = dict(zip(curve.headings, part.listed, strict=True))
+        columns = {key: release[key].to_dict() for key in release}
+        listed = columns["distribution-y-quantiles"]
         intervals = {
-            "share": quantiles[f"below_{line}"],
-            "median": quantiles["q0.5"],
-            "tenth": quantiles["q0.1"],
-            "chosen": chosen.intervals[0][0],
-            "mean": mean.intervals[0][0],
-            "slope": slope.intervals[0],
+            "share": (listed, f"below_{line}_"),
+            "median": (listed, "q0.5_"),
+            "tenth": (listed, "q0.1_"),
+            "chosen": (columns["median-y"], "q0.5_"),
+            "mean": (columns["mean-y"], ""),
+            "slope": (columns["regression-y"], ""),
         }
-        for what, interval in intervals.items():
-            low, high = interval.lower[-1], interval.upper[-1]
+        for what, (found, prefix) in intervals.items():
+            # The slope is the last row; the others have one.
+            low, high = found[f"{prefix}lower"][-1], found[f"{prefix}upper"][-1]
             hits[what] += bool(low <= truth[what] <= high)
-        below = np.array([(values < cut).mean() for cut in curve.cuts])
-        low, high = part.curves["band_lower"][0], part.curves["band_upper"][0]
+        curve = columns["distribution-y"]
+        below = np.array([(values < cut).mean() for cut in curve["below"]])
+        low, high = np.array(curve["band_lower"]), np.array(curve["band_upper"])
         hits["band"] += bool(((low <= below + 1e-9) & (below <= high + 1e-9)).all())
     return {what: count / draws for what, count in hits.items()}
 
