@@ -24,7 +24,7 @@ HERE = Path(__file__).parent
 PEERS = HERE.parent / ".venv-peers"
 PACKAGES = ("opendp", "python-dp", "numpy", "polars", "mbi")
 # The others only print tables of the documentation, by hand.
-SUITES = tuple(sorted(path.stem for path in HERE.glob("*.py") if "\ndef run()" in path.read_text()))
+SUITES = tuple(sorted(path.stem for path in HERE.glob("*.py") if "\ndef run(" in path.read_text()))
 
 
 def peers_python() -> str:
