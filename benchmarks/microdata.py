@@ -42,7 +42,8 @@ def run() -> list[dict[str, Any]]:
     truth, labels = persons()
     zones = {"rho": "0.02", "ordered": ("age", "size")}
     ours = measure(NAMES, truth, labels, **zones)
-    full = measure_full(NAMES, truth, labels, "0.02")
+    sizes = [len(labels[name]) for name in NAMES]
+    full = average_errors(draw_full(NAMES, truth, labels, "0.02"), truth, sizes, NAMES, ())
     return [
         _most("Adult: error of pairs over 0.046", free["pairs"] / PAIRS, 1),
         _most("Adult: error of 120 triples over 0.13", free["triples"] / TRIPLES, 1),
@@ -68,55 +69,61 @@ def measure(
     names: Any, codes: Codes, levels: dict[str, list[str]], **settings: Any
 ) -> dict[str, float]:
     """Return the errors of microdata, the missed totals and the processor seconds."""
+    started = time.process_time()
     chosen = {"rho": "0.1", "ordered": ORDERED, **settings}
+    records = draw_microdata(names, codes, levels, 1, **chosen)
+    seconds = time.process_time() - started
+    sizes = [len(levels[name]) for name in names]
+    errors = average_errors(records, codes, sizes, names, settings.get("exact", ()))
+    return {**errors, "seconds": seconds}
+
+
+def draw_microdata(
+    names: Any, codes: Codes, levels: dict[str, list[str]], seed: int, **settings: Any
+) -> Codes:
+    """Draw records by ``sd.microdata``."""
     data = _label(names, codes, levels)
-    started = time.process_time()
-    done = sd.microdata(data, levels=levels, randomness=SeededRandomness(1), **chosen)
-    return _compare(done, names, codes, levels, started, settings.get("exact", ()))
+    done = sd.microdata(data, levels=levels, randomness=SeededRandomness(seed), **settings)
+    return _list_codes(done, names, levels, seed)
 
 
-def measure_full(
-    names: Any, codes: Codes, levels: dict[str, list[str]], rho: str
-) -> dict[str, float]:
-    """Return the same of records of all pairs on all levels."""
-    started = time.process_time()
+def draw_full(
+    names: Any, codes: Codes, levels: dict[str, list[str]], rho: str, seed: int = 1
+) -> Codes:
+    """Draw records from all pairs on all levels."""
     features = [Feature(name, levels[name]) for name in names]
     plan = Plan([TablesRequest(list_all_tables(names), Budget.zcdp(rho))], features=features)
-    done = sd.run(plan, _label(names, codes, levels), SeededRandomness(1))
-    return _compare(done, names, codes, levels, started, ())
+    done = sd.run(plan, _label(names, codes, levels), SeededRandomness(seed))
+    return _list_codes(done, names, levels, seed)
 
 
 def _label(names: Any, codes: Codes, levels: dict[str, list[str]]) -> dict[str, Any]:
     return {name: np.array(levels[name])[codes[:, at]] for at, name in enumerate(names)}
 
 
-def _compare(
-    done: Release,
-    names: Any,
-    codes: Codes,
-    levels: dict[str, list[str]],
-    started: float,
-    exact: Any,
-) -> dict[str, float]:
-    made = done.records(randomness=SeededRandomness(2), seconds=3600).to_dict()
-    seconds = time.process_time() - started
+def _list_codes(done: Release, names: Any, levels: dict[str, list[str]], seed: int) -> Codes:
+    made = done.records(randomness=SeededRandomness(seed + 1), seconds=3600).to_dict()
     columns = []
     for name in names:
         place = {label: at for at, label in enumerate(levels[name])}
         columns.append([place[label] for label in made[name]])
-    records = np.array(columns, dtype=np.int64).T
-    sizes = [len(levels[name]) for name in names]
-    pairs = list(itertools.combinations(range(len(sizes)), 2))
-    triples = list(itertools.combinations(range(len(sizes)), 3))
-    if len(triples) > TABLES:
-        drawn = np.random.default_rng(0).choice(len(triples), TABLES, replace=False)
-        triples = [triples[at] for at in drawn]
+    return np.array(columns, dtype=np.int64).T
+
+
+def average_errors(
+    records: Codes, codes: Codes, sizes: list[int], names: Any, exact: Any
+) -> dict[str, float]:
+    """Return the mean errors of tables, and how many records miss the totals of some columns."""
     errors = {}
-    named: dict[str, list[Any]] = {"pairs": pairs, "triples": triples}
-    for order, tables in named.items():
-        errors[order] = float(np.mean([distance(records, codes, sizes, axes) for axes in tables]))
-    missed = [distance(records, codes, sizes, (list(names).index(name),)) for name in exact]
-    return {**errors, "missed": sum(missed) * len(codes) / 2, "seconds": seconds}
+    for order, word in enumerate(("one-way", "pairs", "triples"), start=1):
+        tables = list(itertools.combinations(range(len(sizes)), order))
+        if len(tables) > TABLES:
+            drawn = np.random.default_rng(0).choice(len(tables), TABLES, replace=False)
+            tables = [tables[at] for at in drawn]
+        errors[word] = float(np.mean([distance(records, codes, sizes, axes) for axes in tables]))
+    places = [list(names).index(name) for name in exact if name in names]
+    missed = sum(distance(records, codes, sizes, (place,)) for place in places)
+    return {**errors, "missed": missed * len(codes) / 2}
 
 
 def distance(one: Codes, other: Codes, sizes: list[int], axes: tuple[int, ...]) -> float:
