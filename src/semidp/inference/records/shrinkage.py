@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from semidp.inference.linear_estimates import weigh_mechanism
 from semidp.inference.records.record_cells import TargetTable
@@ -275,21 +276,20 @@ def _margin_weights(table: TargetTable, grid: Grid, axis: int) -> Floats:
 # --- from bins to levels --------------------------------------------------------------------------
 
 
-def interpolation_weights(groups: Numbers, counts: Floats, ordered: bool) -> Floats:
+def interpolation_weights(groups: Numbers, counts: Floats, ordered: bool) -> sparse.csr_array:
     """Return the weights of bins in the odds of each level, one row per level.
 
     Between the centers of two bins of an ordered feature the odds change linearly. A bin of one
     level, such as a heap at zero, keeps its own.
 
     >>> groups = np.array([0, 0, 1, 1])
-    >>> interpolation_weights(groups, np.ones(4), ordered=False).tolist()[0]
+    >>> interpolation_weights(groups, np.ones(4), ordered=False).toarray()[0].tolist()
     [1.0, 0.0]
     """
     bins = int(groups.max()) + 1
-    weights = np.zeros((len(groups), bins))
-    weights[np.arange(len(groups)), groups] = 1.0
+    weights = sparse.lil_array(mark_bins(groups))
     if not ordered or bins < 3:
-        return weights
+        return weights.tocsr()
     places = np.arange(len(groups), dtype=np.float64)
     sizes = np.bincount(groups)
     mass = np.bincount(groups, counts)
@@ -301,7 +301,13 @@ def interpolation_weights(groups: Numbers, counts: Floats, ordered: bool) -> Flo
             continue
         share = (level - centers[group]) / (centers[other] - centers[group])
         weights[level, group], weights[level, other] = 1 - share, share
-    return weights
+    return weights.tocsr()
+
+
+def mark_bins(groups: Numbers) -> sparse.csr_array:
+    """Return a row for each level, with a one in the column of its bin."""
+    starts = np.arange(len(groups) + 1)
+    return sparse.csr_array((np.ones(len(groups)), groups, starts))
 
 
 def spread_pair(
@@ -333,7 +339,7 @@ def spread_pair(
         for group, in_group, flag in zip(groups, counts, ordered, strict=True)
     )
     fine = np.maximum(left @ odds @ right.T, 0.0) * np.outer(rows, columns) / total * possible
-    first, second = np.eye(len(margins[0]))[groups[0]], np.eye(len(margins[1]))[groups[1]]
+    first, second = mark_bins(groups[0]), mark_bins(groups[1])
     for _ in range(_SPREADS):
         held = first.T @ fine @ second
         fine = fine * (coarse / np.maximum(held, _SMALL))[groups[0]][:, groups[1]]
