@@ -31,7 +31,7 @@ _RARE = 2.0  # standard errors of a cell: unordered levels with fewer records ar
 
 
 def _names(value: Iterable[str]) -> tuple[str, ...]:
-    return texts(value, "the columns of microdata")
+    return texts(value, "⟨columns⟩, ⟨ordered⟩ and ⟨target⟩")
 
 
 @frozen
@@ -139,6 +139,16 @@ def count_bins(records: int, error: float) -> int:
     (14, 2)
     """
     return max(2, round(math.sqrt(records / (_NOISE_PER_BIN * max(error, 1e-9)))))
+
+
+def expect_rare_levels(levels: int, records: int, error: float) -> float:
+    """Return how many levels are rare on average if their shares are uniform on the simplex: each
+    has then about an exponential law.
+
+    >>> round(expect_rare_levels(100, 10_000, 5.0), 2), round(expect_rare_levels(100, 100, 5.0), 2)
+    (9.52, 100.0)
+    """
+    return levels * -math.expm1(-_RARE * error * levels / records)
 
 
 def group_neighbors(counts: Floats, bins: int) -> list[int]:

@@ -30,6 +30,7 @@ from semidp.publish.level_bins import (
     choose_bins,
     count_bins,
     exact_counts,
+    expect_rare_levels,
     find_feature,
     is_ordered,
     name_bins,
@@ -62,12 +63,12 @@ def share_first_phase(
     """Return the share of the whole budget that each one-way table of the first phase gets.
 
     Columns with more levels than bins are measured, unless they are exact. Levels in order get
-    bins, and this table alone knows how records are spread inside of them. If the errors with the
-    whole budget would be A for all pairs and B_f for the levels of f, they add up to
-    ``A / √(1 - Σ s) + Σ B_f / √s_f``, which is least where shares are as the errors to the power
-    2/3. No error of levels is larger than all records, m of them in as many pairs: the second terms
-    are ``m B_f / (m √s_f + B_f)``. Other levels are pooled if they are rare; the share of a pair is
-    enough to see this.
+    bins, and this table alone knows how records are spread inside of them. Of other columns, the
+    rare levels are pooled, and this table alone knows them: as many are expected as there would be
+    if shares of levels were uniform on the simplex. If the errors with the whole budget would be A
+    for all pairs and B_f for the levels of f, they add up to ``A / √(1 - Σ s) + Σ B_f / √s_f``,
+    which is least where shares are as the errors to the power 2/3. No error of levels is larger
+    than all records, m of them in as many pairs: the second terms are ``m B_f / (m √s_f + B_f)``.
     """
     schema = dataspace.schema
     exact = {name for margin in dataspace.margins for name in margin.names}
@@ -76,19 +77,20 @@ def share_first_phase(
     bins = count_bins(dataspace.n, error)
     sizes = {name: len(find_feature(schema, name).levels) for name in asked.columns}
     loss = _total_loss(asked.phases_budget)
-    pooled, errors, most = [], {}, {}
+    errors, most = {}, {}
     for name, size in sizes.items():
         feature = find_feature(schema, name)
         # Levels that lie in others get no bins of their own.
         if name in exact or size <= bins or feature.above:
             continue
+        levels: float = size
         if not is_ordered(asked, feature):
-            pooled.append(name)
-            continue
+            levels = expect_rare_levels(size, dataspace.n, error)
         noise = sensitivity_space(dataspace, adjacency, [name]).l2 / loss
-        if noise:  # none where the totals fix the column
+        # No noise where the totals fix the column; and a single rare level is not pooled.
+        if noise and levels >= 2:
             touched = sum(name in pair for pair in pairs)
-            errors[name], most[name] = touched * noise * size, touched * dataspace.n
+            errors[name], most[name] = touched * noise * levels, touched * dataspace.n
     of_pairs = 0.0
     for pair in pairs:
         rows, columns = (min(sizes[name], bins) for name in pair)
@@ -104,8 +106,6 @@ def share_first_phase(
         parts = {name: part / total for name, part in spread.items()}
     # Rounded down: the pairs always keep something.
     shares = {name: Fraction(int(part * 10_000), 10_000) for name, part in parts.items()}
-    left = 1 - sum(shares.values(), Fraction(0))
-    shares |= dict.fromkeys(pooled, left / (len(pairs) + len(pooled)))
     return {name: shares[name] for name in sizes if shares.get(name)}
 
 
