@@ -654,7 +654,9 @@ def microdata(
     """
     unknown = [name for name in settings if name not in list_settings()]
     if unknown:
-        meant = did_you_mean(unknown[0], list_settings())
+        meant = did_you_mean(
+            unknown[0], [*list_settings(), "rules", "ordered", "target", "columns"]
+        )
         raise InputError(f"there is no setting {unknown[0]!r}{meant}")
     numbers = {"epsilon": epsilon, "delta": delta, "rho": rho, "mu": mu}
     accepted = Given({"exact": exact, **numbers, **settings})

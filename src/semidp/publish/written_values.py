@@ -65,14 +65,14 @@ def flag(value: Any, what: str) -> bool:
     return value
 
 
-def texts(value: Any, what: str) -> tuple[str, ...]:
+def texts(value: Any, what: str, example: str = '["sex", "region"]') -> tuple[str, ...]:
     """Return a list of names, such as a plan file holds.
 
     >>> texts(["sex", "region"], "the features")
     ('sex', 'region')
     """
     if isinstance(value, (str, Mapping)) or not isinstance(value, Iterable):
-        raise InputError(f'{what} are a list such as ["sex", "region"], not {format_value(value)}')
+        raise InputError(f"{what} are a list such as {example}, not {format_value(value)}")
     return tuple(text(item, f"each of {what}") for item in value)
 
 
@@ -101,7 +101,7 @@ def check_level(value: float, name: str) -> None:
         raise InputError(f"{name} must lie between 0 and 1, such as 0.05 or 0.95, not {value}")
 
 
-_COMPARISON = re.compile(r"^(.+?)\s*(<=|>=|!=|==|=|<|>)\s*(.+)$")
+_COMPARISON = re.compile(r"^(.*?[^<>=!\s])\s*(<=|>=|!=|==|=|<|>)\s*([^<>=!].*)$")
 _TRUE = {"yes", "y", "true", "t", "1"}
 _MIRRORED = {"<=": ">=", ">=": "<=", "<": ">", ">": "<", "=": "=", "!=": "!="}
 _OPPOSITE = {"<=": ">", ">=": "<", "<": ">=", ">": "<=", "=": "!=", "!=": "="}
@@ -134,7 +134,7 @@ def read_rules(rules: Sequence[str], features: Sequence[Feature]) -> tuple[Struc
     """
     by_name = {feature.name: feature for feature in features}
     zeros: list[StructuralZero] = []
-    for rule in rules:
+    for rule in texts(rules, "rules", '["retired implies age >= 50"]'):
         first, separator, second = rule.partition(" implies ")
         found_zeros = (
             _forbid_implication(rule, first.strip(), second.strip(), by_name)
@@ -164,12 +164,14 @@ def _forbid_implication(
 def _forbid_comparison(rule: str, features: Mapping[str, Feature]) -> list[StructuralZero]:
     """For each level of the first column the levels of the second that break a comparison."""
     parts = _COMPARISON.match(rule.strip())
-    if parts is None or parts[3] not in features:
+    if parts is None:
         raise InputError(
             f"the rule {rule!r} is not understood: write A implies B, or compare two columns such"
             " as start <= end"
         )
-    left, right = _find_feature(rule, parts[1], features), features[parts[3]]
+    if parts[1] == parts[3]:
+        raise InputError(f"the rule {rule!r} compares a column with itself: leave it out")
+    left, right = (_find_feature(rule, parts[place], features) for place in (1, 3))
     sign = _OPPOSITE["=" if parts[2] == "==" else parts[2]]
     lefts, rights = _find_spans(rule, left), _find_spans(rule, right)
     zeros = []
@@ -220,7 +222,8 @@ def _find_levels(
 def _find_feature(rule: str, column: str, features: Mapping[str, Feature]) -> Feature:
     if column not in features:
         raise InputError(
-            f"the rule {rule!r} names {column!r}: declare its levels or bins, which rules speak of"
+            f"the rule {rule!r} names {column!r}, which is no column with declared levels or bins:"
+            " declare them, or write A implies B for a condition on one column"
         )
     return features[column]
 
