@@ -24,8 +24,10 @@ import itertools
 import json
 import math
 import random
+import re
 import sys
 import time
+import zipfile
 from collections import Counter, namedtuple
 from fractions import Fraction
 from pathlib import Path
@@ -183,8 +185,9 @@ class Guarantee(namedtuple("Guarantee", "kind value delta terms", defaults=(Frac
         return {{"mu": "mu_squared"}.get(self.kind, self.kind): str(self.value), **delta}
 
 
-class Query(namedtuple("Query", "kind depths outcome rows space", defaults=((), (), 0))):
-    """What was measured of the records of a `space` (0; 1 for the units of linked files).
+class Query(namedtuple("Query", "kind depths outcome rows space many", defaults=((), (), 0, 1))):
+    """What was measured of the records of a `space` (0; 1 for the units of linked files): so many
+    numbers of each cell.
 
     `table`: counts at some depths (0: not in it). `residual`: along every feature with depth > 0
     the mean of the siblings is subtracted; it is measured times the product of the sibling counts,
@@ -232,8 +235,9 @@ class Public(namedtuple("Public", "features n margins zeros")):
 PROMISE = "kind a everyone most protect least inherited derived units"
 Promise = namedtuple("Promise", PROMISE, defaults=(1, "", 0, (), (), ()))
 
-# One result: what was measured with which noise, its tables, what is stated, why it is not covered.
-Part = namedtuple("Part", "name measured tables stated reason")
+# One result: what was measured with which noise, its tables, what is stated, why it is not covered,
+# what of the plan it answers, and the stems of its files with the columns that these begin with.
+Part = namedtuple("Part", "name measured tables stated reason asked stems")
 
 # A folder with its document, and the spaces of records.
 Source = namedtuple("Source", "folder document spaces")
@@ -245,25 +249,41 @@ LAWS |= {f"{law} gaussian": ("discrete noise", "rho", "sigma2") for law in ("dis
 LAWS |= {"laplace": ("Laplace noise", "epsilon", "scale")}
 CHOICES = {"permute and flip": "epsilon", "exponential (zCDP)": "rho", "exponential (GDP)": "mu"}
 
+# The files that only tell about others, what reading may raise, and what names of results get.
+TELLING = {"release.json", "report.html", "csv-metadata.json", "plan.json", "dataspace.json"}
+TELLING |= {"parts.json", "map.json", "sdmx-structure.xml", "SHA256SUMS", "SHA256SUMS.minisig"}
+TELLING |= {"tables.xlsx"}
+DAMAGED = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, OSError)
+DAMAGED += (csv.Error, zipfile.BadZipFile)
+ADDED = ("", "-measurements", "-differences", "-quantiles", "-distribution")
+
 
 def read_release(folder):
     """Read release.json; say what contradicts itself."""
     try:
         return build_release(Path(folder), load_document(Path(folder)))
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError, ArithmeticError):
-        raise Unreadable(f"{folder}/release.json is damaged, or of another version") from None
+    except DAMAGED:
+        raise Unreadable(f"{folder} has damaged files, or is of another version") from None
 
 
 def load_document(folder):
     """The document of a folder; large plans and dataspaces have files of their own."""
+    read = functools.partial(json.loads, object_pairs_hook=build_object)
     try:
-        document = json.loads((folder / "release.json").read_text(encoding="utf-8"))
+        document = read((folder / "release.json").read_text(encoding="utf-8"))
         for key in ("plan", "dataspace"):
             if document.get(key) == {"file": f"{key}.json"}:
-                document[key] = json.loads((folder / f"{key}.json").read_text("utf-8"))
+                document[key] = read((folder / f"{key}.json").read_text("utf-8"))
     except (OSError, ValueError):
         raise Unreadable(f"{folder} has no readable release.json: name a release") from None
     return document
+
+
+def build_object(pairs):
+    """A dictionary; one that names a key twice says different things to different readers."""
+    if len(dict(pairs)) < len(pairs):
+        raise ValueError
+    return dict(pairs)
 
 
 def build_release(folder, document):
@@ -272,18 +292,18 @@ def build_release(folder, document):
         raise NotCovered("a combination (check what it was made of), or nothing that is stated")
     plan = document["plan"]
     spaces = read_spaces(document["dataspace"], plan)
-    parts = read_parts(Source(folder, document, spaces))
-    asked = [each for key in {"unit_table", *dict(READERS.values())} for each in plan.get(key, ())]
-    published = sum(max(1, len(part.tables)) for part in parts if part.stated)
-    names = {*document.get("files", ()), *(path.name for path in folder.iterdir())}
-    exact = {name for name in names if name.startswith("exact-")}
-    # a table that belongs to no result was published as well
-    tables = [name[:-4].removeprefix("units-") for name in names - exact if name.endswith(".csv")]
-    known = {each.get("name") or "-".join(each["features"]) for each in asked}
-    known |= {"measurements", *(part.name for part in parts)}
-    unknown = [t for t in tables if not {t, t.rpartition("-")[0], t.partition("-by-")[0]} & known]
-    if len(asked) != published or unknown or len(exact) > sum(len(s.margins) for s in spaces):
-        raise Unreadable("the results or the exact totals are not those that the plan names")
+    planned = Counter()
+    for key in dict(READERS.values()):
+        planned.update((key, each["name"]) for each in plan.get(key, ()) if key != "table")
+    for key, public in zip(("table", "unit_table"), spaces):
+        tables = (depths_of(public, each["features"]) for each in plan.get(key, ()))
+        planned.update((key, list_columns(public, depths)) for depths in tables)
+    source = Source(folder, document, spaces)
+    parts = read_parts(source)
+    if not any(part.reason for part in parts):
+        if planned != Counter(itertools.chain(*(part.asked for part in parts))):
+            raise Unreadable("the results are not those that the plan names")
+        check_files(source, parts)
     delta = min(Fraction(str(d["report_delta"])) for d in (document, {**document, **plan}))
     claims = (document["guarantee"], document["budget"])
     stated = [read_guarantee(claim) for claim in claims if claim is not None]
@@ -303,8 +323,8 @@ def read_parts(source):
         text = json.dumps(entries)
         if key in READERS:
             parts += [read_part(source, key, entry) for entry in entries]
-        elif key != "plan" and (text.startswith("[{") or '"noise":' in text):
-            parts.append(Part(key, [], [], [], "results of a kind that is unknown here"))
+        elif key != "plan" and (text.startswith("[{") or '"noise":' in text or '"law":' in text):
+            parts.append(Part(key, [], [], [], "results of a kind that is unknown here", [], {}))
     return parts
 
 
@@ -312,16 +332,21 @@ def read_part(source, results, entry):
     """What was measured, what is stated of it, and what the plan gave it to spend."""
     plan, (key, read) = source.document["plan"], READERS[results]
     asked = [each for each in plan.get(key, []) if each.get("name") == entry["name"]]
-    if len(asked) > 1:
-        raise Unreadable(f"the plan asks for {entry['name']} twice")
+    if len(asked) > 1 or json.dumps(entry).count('"noise":') > 1:
+        raise Unreadable(f"the plan asks for {entry['name']} twice, or two results have this name")
     stated = [read_guarantee(entry["guarantee"]), read_guarantee(entry["budget"])]
     for name, each in itertools.product(("mu", "rho", "epsilon"), asked or [plan]):
         stated += [read_guarantee(each, name)] if name in each else []
-    part = Part(entry["name"], [], [], stated, "")
+    stems = {entry["name"] + end: () for end in ADDED if key != "table"}
+    part = Part(entry["name"], [], [], stated, "", [(key, entry["name"])] * bool(stems), stems)
     try:
         if entry["noise"]["claim"] != "exact":
             raise NotCovered(f"{entry['noise']['mechanism']} makes an ideal claim")
         read(source, key, asked[0] if asked else {}, entry, part)
+        law, kinds = entry["noise"]["law"], {query.kind for query, _ in part.measured}
+        # some laws are for one kind of query, and this for them
+        if (law in CHOICES, law == "canonical") != (kinds == {"ranks"}, kinds == {"cell"}):
+            raise NotCovered(f"{part.name} with noise of the law {law!r}")
     except NotCovered as error:
         return part._replace(reason=str(error))
     return part
@@ -334,6 +359,10 @@ def read_spaces(document, plan):
         described.append((document["units"], plan["units"].get("exact", [])))
     for space, planned in described:
         features = [read_feature(entry) for entry in space["schema"]["feature"]]
+        once = [(k, leaf) for k, feature in enumerate(features) for leaf in feature.leaves]
+        once += itertools.chain(*(feature.names for feature in features))
+        if len(once) > len(set(once)):
+            raise Unreadable("a feature or a level stands there twice")
         public = Public(features, whole_number(space["n"]), [], [])
         public.margins.extend(read_margin(public, margin) for margin in space["margins"])
         for zero in space["schema"].get("structural_zero", []):
@@ -354,8 +383,7 @@ def read_margin(public, margin):
     order = list(dict.fromkeys(find_place(public, name)[0] for name in margin["features"]))
     cells, counts = [], [whole_number(count) for count in margin["counts"]]
     for nodes in itertools.product(*(public.features[f].nodes(depths[f]) for f in order)):
-        at = dict(zip(order, nodes))
-        cells.append(tuple(at.get(f, ()) for f in range(len(depths))))
+        cells.append(tuple(dict(zip(order, nodes)).get(f, ()) for f in range(len(depths))))
     if len(cells) != len(counts) or sum(counts) != public.n:
         raise Unreadable(f"the margin {margin['features']} does not fit its levels, or n")
     return depths, dict(zip(cells, counts))
@@ -368,9 +396,10 @@ def read_feature(entry):
     # every edge but the last begins a bin
     labels = [f"from {edge}" for edge in entry.get("bins", ())[:-1]]
     names, leaves = (entry["name"],), [(label,) for label in labels or entry["levels"]]
-    if (entry.get("null_level"),) not in [(None,), *leaves]:
-        leaves.append((entry["null_level"],))
-    for name, below in list(entry.get("finer", {}).items())[:1]:
+    leaves += [(entry.get("null_level"),)] * ((entry.get("null_level"),) not in [(None,), *leaves])
+    if len(finer := entry.get("finer", {})) > 1:
+        raise NotCovered("several outcomes below the levels of one feature")
+    for name, below in finer.items():
         names = (*names, name)
         if below:
             leaves = [(*leaf, label) for leaf, labels in zip(leaves, below) for label in labels]
@@ -445,6 +474,8 @@ def read_promise(plan, document, spaces):
         agrees = agrees and derived == {*link["derived"]} and "quarters" not in {**link, **planned}
     agrees = agrees and plan.get("most", 1) == (1 if link else most)
     agrees = agrees and asked in ("worst-case", "exchange", "definition", a["used"])
+    # the definition needs two records where something is exact
+    agrees = agrees and (asked != "definition" or a["used"] > bool(list_blocks(spaces[0])))
     agrees = agrees and document.get("persons", math.inf) * most >= space["n"]
     used, everyone = whole_number(a["used"]), asked in ("worst-case", "exchange")
     # so many records are drawn one by one
@@ -482,47 +513,103 @@ def read_noise(noise, choices=1):
 def read_tables(source, _, asked, entry, part):
     """A table, or several tables that share residuals; of linked files for both kinds."""
     described = [entry["members"], entry["units"]] if "members" in entry else [entry]
+    part.stems["measurements" if part.name == "table" else f"{part.name}-measurements"] = ()
     law, has_residuals = entry["noise"]["law"], any(each.get("residuals") for each in described)
-    if has_residuals != law.endswith("residuals"):
-        raise NotCovered(f"residuals with noise of the law {law!r}")
+    if has_residuals != law.endswith("residuals") or len(described) > len(source.spaces):
+        raise NotCovered(f"residuals, or units, with noise of the law {law!r}")
     if law != "no noise" and not has_residuals:
         query = Query("table", depths_of(source.spaces[0], entry["features"]))
         part.measured.append((query, read_noise(entry["noise"])))
     for space, (public, each) in enumerate(zip(source.spaces, described)):
-        for table in each.get("tables", [each]):
-            part.tables.append((space, depths_of(public, table["features"])))
+        for table in [*each.get("tables", [each]), *(sums := each.get("overview", []))]:
+            columns = list_columns(public, depths := depths_of(public, table["features"]))
+            part.tables.append((space, depths))
+            part.stems[table.get("name", "")] = columns
+            # an overview sums parts, and nobody asked for it
+            part.asked.extend([(("table", "unit_table")[space], columns)] * (table not in sums))
         for residual in each.get("residuals", []):
             query = Query("residual", depths_of(public, residual["features"]), space=space)
             noise = {"law": f"{each['law']} gaussian", **residual}
             part.measured.append((query, read_noise(noise)))
-    check_levels(source, entry, part)
 
 
-def check_levels(source, entry, part):
-    """The file of measurements shows the levels: every cell of a table (labels of bins are written
-    in another way: how many); of a residual, centered over the levels that can occur, how many
-    entries it has and by what they were multiplied.
+def list_columns(public, depths):
+    """The columns that show the cells of a table."""
+    return tuple(itertools.chain(*(f.names[:d] for f, d in zip(public.features, depths))))
+
+
+def check_files(source, parts):
+    """Every file belongs to one result or exact total, or tells about others: exact totals are
+    those of the document, a table begins with its features, and CSV files show as many noisy
+    numbers as were measured. Parquet files are not read.
     """
-    stem = "measurements.csv" if entry["name"] == "table" else f"{entry['name']}-measurements.csv"
-    if not part.measured or not (source.folder / stem).exists():
-        return
-    text = (source.folder / stem).read_text(encoding="utf-8").splitlines(keepends=True)
-    rows, kinds, expected = csv.DictReader(text), ("member", "unit"), Counter()
-    for query, _ in part.measured:
-        public, columns = source.spaces[query.space], ["kind", "residual", "scale"]
-        if query.kind == "residual":
-            public = drop_empty_levels(public, source.spaces)
-        names = list(itertools.chain(*(f.names[:d] for f, d in zip(public.features, query.depths))))
-        for cell in list_cells(public.features, query.depths):
+    folder, document, space = source.folder, source.document, source.document["dataspace"]
+    stems, totals = dict(itertools.chain(*(part.stems.items() for part in parts))), {}
+    taken = {stem.casefold() for stem in stems}
+    for start, each in (("exact", space), ("exact-units", space.get("units", {"margins": ()}))):
+        for margin in each["margins"]:
+            plain = re.sub(r"[/\\\0]", "_", "-".join([start, *margin["features"]]))[:120]
+            tried = (plain + f"-{k}" * (k > 1) for k in itertools.count(1))
+            stem = next(stem for stem in tried if stem.casefold() not in taken)
+            taken.add(stem.casefold())
+            totals[stem] = margin["counts"]
+    paths = (path.relative_to(folder) for path in folder.rglob("*") if not path.is_dir())
+    names = {*document.get("files", ()), *map(Path.as_posix, paths)}
+    known = {stem + end for stem in stems | totals for end in (".csv", ".sdmx.csv", ".parquet")}
+    for name in sorted(names - TELLING):
+        inside = name.rpartition("/")[2] if "partition" in document else name
+        is_double = inside.endswith(".parquet") and f"{inside[:-8]}.csv" in names
+        head = b"STRUCTURE" if inside.endswith(".sdmx.csv") else b""
+        if inside not in known or is_double or not (folder / name).read_bytes().startswith(head):
+            raise Unreadable(f"{name} belongs to no result and to no exact total")
+    for stem, counts in totals.items():
+        listed = [int(list(row.values())[-1]) for row in read_rows(folder, stem)]
+        if listed and sorted(listed) != sorted(counts):
+            raise Unreadable(f"{stem}.csv has other counts than release.json")
+    for part in parts:
+        columns, expected, listed = *list_numbers(source.spaces, part.measured), Counter()
+        for stem, begins in part.stems.items():
+            for row in read_rows(folder, stem):
+                if {*list(row)[: len(begins)]} != {*begins}:
+                    raise Unreadable(f"{stem}.csv shows other features than release.json")
+                noisy = [c for c in row if c not in begins and c.startswith(("noisy", "steps_"))]
+                listed[tuple(row.get(column, "member") for column in columns)] += len(noisy)
+        has_bins = any(label.startswith("from ") for label in itertools.chain(*expected))
+        fits = listed.total() <= expected.total() if has_bins or not columns else listed == expected
+        if part.measured and listed.total() and not fits:
+            raise Unreadable(f"the measured entries of {part.name} are not those of its levels")
+    if (book := folder / "tables.xlsx").exists():
+        sheets = zipfile.ZipFile(book).read("xl/workbook.xml").count(b"<sheet ")
+        data = [s for s, begins in (stems | totals).items() if begins or s[-12:] != "measurements"]
+        if sheets > 1 + sum(f"{stem}.csv" in names for stem in data):
+            raise Unreadable("tables.xlsx shows more than the other files")
+
+
+def read_rows(folder, stem):
+    """The rows of a CSV file; none if it is missing."""
+    if not (folder / f"{stem}.csv").exists():
+        return []
+    with open(folder / f"{stem}.csv", encoding="utf-8", newline="") as text:
+        return list(csv.DictReader(text))
+
+
+def list_numbers(spaces, measured):
+    """The columns that tell measured numbers apart, and how many there are: of a table those of the
+    cell (labels of bins are written in another way); of a residual, centered over the levels that
+    can occur, which it is and by what its entries were multiplied; of others none.
+    """
+    columns, expected = (), Counter()
+    for query, _ in measured:
+        public, kind = spaces[query.space], ("member", "unit")[query.space]
+        public = drop_empty_levels(public, spaces) if query.kind == "residual" else public
+        names, columns = list_columns(public, query.depths), ("kind", "residual", "scale")
+        columns = {"table": names, "residual": columns}.get(query.kind, ())
+        depths = [d * all(f != g for g, *_ in query.rows) for f, d in enumerate(query.depths)]
+        for cell in list_cells(public.features, depths):
             scale = math.prod(len(f.children[n[:-1]]) for f, n in zip(public.features, cell) if n)
-            key = (kinds[query.space], " × ".join(names), str(scale))
-            if query.kind == "table":
-                columns, key = names, tuple(itertools.chain(*cell))
-            expected[key] += 1
-    listed = Counter(tuple(row.get(column, kinds[0]) for column in columns) for row in rows)
-    has_bins = any(label.startswith("from ") for label in itertools.chain(*expected))
-    if expected.total() != listed.total() or (expected != listed and not has_bins):
-        raise Unreadable(f"the measured entries of {entry['name']} are not those of its levels")
+            key = {"residual": (kind, " × ".join(names), str(scale)), "table": sum(cell, ())}
+            expected[key.get(query.kind, ())] += query.many
+    return columns, expected
 
 
 def find_outcome(public, key, asked, entry):
@@ -557,8 +644,8 @@ def find_outcome(public, key, asked, entry):
 def describe_values(key, asked, entry):
     """What a value adds to the sums, as a function, and what the farthest values add."""
     is_binary = asked.get("statistic") == "proportion" or asked.get("model") == "logistic"
-    low, high = map(Fraction, ["0", "1"] if is_binary else asked["bounds"])
-    edges, halves, steps = [], [], whole_number(1 if is_binary else asked["grid"])
+    low, high = map(Fraction, asked.get("bounds", ["0", "1"] if is_binary else None))
+    edges, halves, steps = [], [], whole_number(asked.get("grid", 1 if is_binary else None))
     corners = [{0: 0}, {0: int(read_positive(steps))}]
     if key == "distribution":
         middles = [low + (high - low) * Fraction(2 * k + 1, 2 * steps) for k in range(steps)]
@@ -568,8 +655,8 @@ def describe_values(key, asked, entry):
     elif key == "quantile":
         corners = [{0: k} for k in range(1 + min(2, steps))]
     elif key == "answered":
-        half = whole_number(int(entry["noise"]["fineness"])) * steps
-        weight = whole_number(int(entry["noise"]["weight"]))
+        half = int(read_positive(entry["noise"]["fineness"])) * steps
+        weight = int(read_positive(entry["noise"]["weight"]))
         corners = [{}, {0: weight, 1: -half}, {0: weight, 1: half}]
 
     def find_vector(value):
@@ -608,13 +695,17 @@ def read_sums(source, key, asked, entry, part):
     public = source.spaces[0]
     outcome = find_outcome(public, key, asked, entry)
     kind = "ranks" if key == "quantile" else "sums"
-    choices = len(asked.get("probabilities", [])) * (3 if "level" in asked else 1)
-    noise = read_noise(entry["noise"], choices)
+    many = {"quantile": len(asked.get("probabilities", [])) * (3 if "level" in asked else 1)}
+    many |= {"distribution": asked.get("grid", 0) + len(asked.get("lines", ())), "answered": 2}
+    noise = read_noise(entry["noise"], many.get(key, 1))
     rows = ((*find_place(public, asked["answered"]), "yes"),) if "answered" in asked else ()
     for names in asked["by"]:
         if asked.get("answered", names) not in (names, *names):
             raise NotCovered("groups do not say how many records have an outcome")
-        part.measured.append((Query(kind, depths_of(public, names), outcome, rows), noise))
+        depths = depths_of(public, names)
+        part.measured.append((Query(kind, depths, outcome, rows, 0, many.get(key, 1)), noise))
+        stem = "-".join([part.name, "by", *(n for n in names if n != asked.get("answered"))])
+        part.stems.update({stem + end: () for end in ADDED})
 
 
 def read_regression(source, key, asked, entry, part):
@@ -817,8 +908,7 @@ def find_reach(public, most=1):
     if not public.zeros and is_decomposable([list_variables(depths) for depths, _ in margins]):
         return 1, q + 1, "reach, junction tree"
     if q <= 2 and are_disjoint(margins):
-        least = min(len(counts) for _, counts in margins) if q == 2 else 1
-        return 1, 1 + least, "reach, zeros"
+        return 1, 1 + (min(len(counts) for _, counts in margins) if q == 2 else 1), "reach, zeros"
     if sizes := find_circle(public, [depths for depths, _ in margins]):
         return 1, 1 + 2 * sizes[1], "reach, circle"
     return 1, None, "reach by listing"
@@ -846,8 +936,7 @@ def is_decomposable(sets):
     """
     for leaf in sets:
         remaining = [each for each in sets if each is not leaf]
-        overlap = leaf & set().union(*remaining)
-        if any(overlap <= each for each in remaining):
+        if any(leaf & set().union(*remaining) <= each for each in remaining):
             return is_decomposable(remaining)
     return len(sets) < 2
 
@@ -855,10 +944,9 @@ def is_decomposable(sets):
 def check_exchange_conditions(public):
     """Disjoint blocks, and zeros only between published values of one block."""
     blocks = list_blocks(public)
-    if not are_disjoint(blocks):
-        raise NotCovered("exchange with overlapping exact margins")
-    if not all(any(is_below(zero, depths) for depths, _ in blocks) for zero, _ in public.zeros):
-        raise NotCovered("exchange with structural zeros outside one exact margin")
+    inside = (any(is_below(zero, depths) for depths, _ in blocks) for zero, _ in public.zeros)
+    if not are_disjoint(blocks) or not all(inside):
+        raise NotCovered("exchange with overlapping exact margins, or zeros outside one of them")
 
 
 def find_linked_reach(spaces, promise):
@@ -1212,8 +1300,8 @@ class Costs:
         least = self._least(bounds)
         if not least and not self.is_exchange and query.kind == "table":
             raise NotCovered("a table that no exact total fixes, and too few records to change it")
-        if query.kind == "table":  # whole numbers are no longer than their squares
-            length = min(length, least / self.times**2)
+        # whole numbers are no longer than their squares
+        length = min(length, least / self.times**2) if query.kind == "table" else length
         return None if length is None else length * self.times, least
 
     def _bound_table(self, query):
@@ -1423,8 +1511,7 @@ def implies(proved, stated):
     if stated.delta and not proved.delta:
         return pure_delta(proved, stated.value) <= stated.delta
     mine, theirs = (sorted(g.terms or (g.value,), reverse=True) for g in (proved, stated))
-    if len(theirs) < 2:
-        mine = [proved.value]
+    mine = [proved.value] if len(theirs) < 2 else mine
     # a composition is implied term by term, the largest first
     pairs = itertools.zip_longest(mine, theirs, fillvalue=0)
     return proved.delta <= stated.delta and all(one <= other for one, other in pairs)
@@ -1487,30 +1574,26 @@ def relevant_records(public, measured, limit=400):
 
 def list_tables(public, records, limit, deadline):
     """All multisets of n records with the exact margins, as counts of the records."""
-    left, keys, tables, counts = {}, [], [], []
-    for number, (_, cells) in enumerate(public.totals):
-        left |= {(number, cell): count for cell, count in cells.items()}
-    for record in records:
-        keys.append([(m, cell_at(record, d)) for m, (d, _) in enumerate(public.totals)])
+    totals = list(enumerate(public.totals))
+    keys = [[(m, cell_at(record, depths)) for m, (depths, _) in totals] for record in records]
     last = {key: number for number, row in enumerate(keys) for key in row}
 
-    def fill():
-        if len(tables) > limit or time.monotonic() > deadline:
+    def fill(number, left):
+        if time.monotonic() > deadline:
             raise TooMany
-        if len(counts) == len(records):
-            tables.append(tuple(counts))
+        if number == len(records):
+            yield ()
             return
-        row = keys[len(counts)]
-        least = max((left[key] for key in row if last[key] == len(counts)), default=0)
+        row = keys[number]
+        least = max((left[key] for key in row if last[key] == number), default=0)
         for count in range(least, min(left[key] for key in row) + 1):
-            counts.append(count)
-            left.update({key: left[key] - count for key in row})
-            fill()
-            left.update({key: left[key] + count for key in row})
-            counts.pop()
+            rest = fill(number + 1, left | {key: left[key] - count for key in row})
+            yield from ((count, *counts) for counts in rest)
 
-    if set(last) == set(left):
-        fill()
+    left = {(m, cell): count for m, (_, cells) in totals for cell, count in cells.items()}
+    tables = list(itertools.islice(fill(0, left), limit + 1)) if set(last) == set(left) else []
+    if len(tables) > limit:
+        raise TooMany
     return tables
 
 
@@ -1538,14 +1621,14 @@ def list_rows(records, table):
     return tuple(r for r, count in zip(records, table) for _ in range(count))
 
 
-def list_pairs(public, promise, records, tables, deadline, inherited=(), fits=None):
-    """All pairs of datasets of the promise, as tables; of linked files one member is exchanged."""
+def list_pairs(public, promise, records, tables, deadline):
+    """All pairs of datasets of the promise, as tables."""
     blocks = [depths for depths, _ in list_blocks(public)]
-    exchange = functools.partial(list_exchanges, records, blocks, inherited, fits)
+    exchange = functools.partial(list_exchanges, records, blocks)
     for table in tables:
         reached = (other for other in tables if count_changes(table, other) <= promise.a)
         if promise.kind == "exchange":
-            times = 1 if inherited else min(promise.most, public.n)
+            times = min(promise.most, public.n)
             results = reach_by_exchanges(exchange, list_rows(records, table), (), times)
             reached = (tuple(map(counts.__getitem__, records)) for counts in map(Counter, results))
         for other in reached:
@@ -1563,83 +1646,23 @@ def reach_by_exchanges(exchange, free, settled, times):
         yield from reach_by_exchanges(exchange, unset, (*settled, y), times - 1)
 
 
-def list_exchanges(records, blocks, inherited, fits, free):
+def list_exchanges(records, blocks, free):
     """All results of one exchange from the definition (see `exchange_moves`): the other records,
     and what the person has become.
-
-    Linked files: the last feature of a record is its unit. The carrier of inherited features takes
-    the person's unit. If a unit has too few or too many members then, and that carrier does not
-    hand over inherited features alone, a member of the person's new unit goes where one is missing.
     """
-    of_unit = [f for f, is_place in enumerate(inherited) if is_place] + [len(inherited)]
     for x, y in itertools.product(set(free), records):
-        unset, choices, is_alone = list(free), [], False
+        unset, choices = list(free), []
         unset.remove(x)
         changed = [block for block in blocks if cell_at(x, block) != cell_at(y, block)]
         for block in changed:
             cell = cell_at(y, block)
             choices.append([i for i, other in enumerate(unset) if cell_at(other, block) == cell])
         for carriers in itertools.product(*choices):
-            after, short = [list(record) for record in unset], x
+            after = [list(record) for record in unset]
             for i, block in zip(carriers, changed):
-                taken = {f for f, d in enumerate(block) if x[f][:d] != y[f][:d]}
-                if inherited and not taken.isdisjoint(of_unit):
-                    taken, short = taken.union(of_unit), unset[i]
-                    is_alone = all(inherited[f] for f, d in enumerate(block) if d)
-                for f in taken:
+                for f in {f for f, d in enumerate(block) if x[f][:d] != y[f][:d]}:
                     after[i][f] = x[f]
-            if not inherited or fits([*after, y]):
-                yield tuple(map(tuple, after)), y
-                continue
-            for i, other in enumerate(unset):
-                if not is_alone and after[i][-1] == other[-1] == y[-1] != short[-1]:
-                    made = [short[f] if f in of_unit else leaf for f, leaf in enumerate(after[i])]
-                    result = [*after[:i], made, *after[i + 1 :]]
-                    if fits([*result, y]):
-                        yield tuple(map(tuple, result)), y
-
-
-def list_linked_differences(spaces, promise, limit, deadline):
-    """Every difference of two linked files where one member is protected: the members before and
-    after, and the units. Units keep their own features; the last feature of a member is its unit.
-    """
-    (members, units), found, inherited = spaces, {}, is_inherited(spaces[0], promise)
-    depths = [len(f.names) for f in members.features]  # a record has its unit after these
-    if promise.protect != "member" or promise.derived != ("size",):
-        raise TooMany
-
-    def find_sizes(rows):
-        sizes = Counter(row[-1] for row in rows)
-        return [sizes[(f"unit {number}",)] for number in range(units.n)]
-
-    def fits(rows):
-        return all(promise.least <= size <= promise.most for size in find_sizes(rows))
-
-    def count_units(homes, rows):
-        counts = Counter()
-        for home, size in zip(homes, find_sizes(rows)):
-            counts[tuple(leaf or (str(size),) for leaf in home)] += 1
-        return counts
-
-    leaves = [[()] if f.names == promise.derived else f.leaves for f in units.features]
-    for homes in itertools.combinations_with_replacement(itertools.product(*leaves), units.n):
-        if any(count_cells(homes, seen) != cells for seen, cells in units.totals):
-            continue
-        records = []
-        for number, home in enumerate(homes):
-            at = {f.names: [leaf] for f, leaf in zip(units.features, home)}
-            at |= {f.names: f.leaves for f, place in zip(members.features, inherited) if not place}
-            rows = itertools.product(*(at.get(f.names, ()) for f in members.features))
-            records += [(*row, (f"unit {number}",)) for row in rows if is_possible(members, row)]
-        tables = list_tables(members, records, limit, deadline)
-        tables = [table for table in tables if fits(list_rows(records, table))]
-        for pair in list_pairs(members, promise, records, tables, deadline, inherited, fits):
-            old, new = (count_units(homes, list_rows(records, table)) for table in pair)
-            lost, gained = (old - new).elements(), (new - old).elements()
-            change = (pair_from_tables(records, *pair), (tuple(lost), tuple(gained)))
-            seen = [frozenset(count_cells(rows, depths).items()) for rows in change[0][:2]]
-            found.setdefault((*seen, *map(frozenset, change[1])), change)
-    return list(found.values())
+            yield tuple(map(tuple, after)), y
 
 
 # --- 9 hunting: a pair of the promise, and the law of what is published --------------------------
@@ -1682,9 +1705,8 @@ def list_residual_entries(public, cell):
     """The same for a residual: along every feature 1 - 1/c at the node, -1/c at its siblings. Too
     many entries are left out, which refutes less.
     """
-    shares = []
-    for node, family in [(n, f.children[n[:-1]]) for f, n in zip(public.features, cell) if n]:
-        shares.append([(each, len(family) * (each == node) - 1) for each in family])
+    families = [(node, f.children[node[:-1]]) for f, node in zip(public.features, cell) if node]
+    shares = [[(each, len(c) * (each == node) - 1) for each in c] for node, c in families]
     units = math.prod(map(len, shares))
     for each in itertools.product(*shares) if units < 20_000 else ():
         yield (tuple(node for node, _ in each), units), math.prod(share for _, share in each)
@@ -1714,17 +1736,12 @@ def complete(public, before):
     """The records that do not change where others do: for disjoint blocks without structural zeros
     they exist if and only if no published value is used more often than its count.
     """
-    columns, unchanged = [], []
-    for depths, counts in maximal_margins(public) or public.totals[-1:]:
-        left = Counter(counts)
-        left.subtract(cell_at(record, depths) for record in before)
-        columns.append(left.elements())
+    unchanged, margins = [], maximal_margins(public) or public.totals[-1:]
+    columns = [(Counter(counts) - count_cells(before, d)).elements() for d, counts in margins]
     for cells, count in Counter(zip(*columns)).items():
-        record = []
-        for feature, *nodes in zip(public.features, *cells):
-            node = max(nodes)  # the others are empty
-            record.append(next(leaf for leaf in feature.leaves if leaf[: len(node)] == node))
-        unchanged.append((tuple(record), count))
+        nodes = zip(public.features, map(max, zip(*cells)))  # all but one are empty
+        leaves = (next(leaf for leaf in f.leaves if leaf[: len(node)] == node) for f, node in nodes)
+        unchanged.append((tuple(leaves), count))
     return tuple(unchanged)
 
 
@@ -1781,8 +1798,7 @@ class Climber:
                 trial = self._change(move, leaves)
                 pair = self._find_pair(move, trial)
                 value = find_cost(self.find_shifts(pair)) if pair else -1
-                if value >= current:
-                    leaves, current = trial, value
+                leaves, current = (trial, value) if value >= current else (leaves, current)
                 best = max(best, (value, pair), key=lambda found: found[0])
         return best
 
@@ -1808,10 +1824,8 @@ class Climber:
         sides = {-1: (), 1: ()}
         for sign, at in move.slots:
             sides[sign] += (tuple(leaves[f, at[f]] for f in range(len(at))),)
-        for times in range(self.times, 0, -1):
-            if self._fits(sides[-1] * times, sides[1] * times):
-                return sides[-1] * times, sides[1] * times
-        return None
+        repeated = ((sides[-1] * k, sides[1] * k) for k in range(self.times, 0, -1))
+        return next((pair for pair in repeated if self._fits(*pair)), None)
 
     def _fits(self, before, after):
         used = ((count_cells(before, d), count_cells(after, d), c) for d, c in self.margins)
@@ -1942,10 +1956,6 @@ class Checker:
         """List all datasets and pairs if they are few; correct a(t) by them."""
         stated, deadline, pairs = self.promise.a, time.monotonic() + self.seconds / 2, {}
         try:
-            if self.is_linked:
-                self.listed = list_linked_differences(self.spaces, self.promise, limit, deadline)
-                self.counts = f"{len(self.listed)} differences of linked files"
-                return
             records = relevant_records(self.public, self.measured)
             tables = list_tables(self.public, records, limit, deadline)
             if self.reach.reason:
@@ -1958,7 +1968,7 @@ class Checker:
                 pairs.setdefault(tuple(map(int.__sub__, *pair)), pair)
         except TooMany:
             return
-        self.listed = [(pair_from_tables(records, *pair), ((), ())) for pair in pairs.values()]
+        self.listed = [pair_from_tables(records, *pair) for pair in pairs.values()]
         self.counts = f"{len(tables)} tables, {len(pairs)} differences"
 
     def _check_part(self, part):
@@ -1985,14 +1995,13 @@ class Checker:
 
     def settle_by_listing(self, finding, measured):
         """The worst listed pair, and the guarantee that it gives."""
-        if not self.listed and not self.reach.reason:
+        if not self.listed and not self.reach.reason and not self.is_linked:
             self._list(3000)
         if not self.listed:
             return
         kind, worst = measured[0][1].kind, (-1, None, None)
-        for pair, units in self.listed:
+        for pair in self.listed:
             shifts = list_shifts(self.spaces, measured, *pair[:2])
-            shifts += list_shifts(self.spaces, measured, *units, 1)
             worst = max(worst, (find_cost(shifts), pair, shifts), key=lambda found: found[0])
         proved = Guarantee(kind, worst[0] / (2 if kind == "rho" else 1))
         finding.settle(proved, ["listing"], LISTED, self.counts)
