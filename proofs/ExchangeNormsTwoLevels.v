@@ -7,6 +7,18 @@ Require Import ExchangeNormsPublishedAttained.
 Set Implicit Arguments. Unset Strict Implicit. Unset Printing Implicit Defensive.
 Import Order.Theory GRing.Theory Num.Theory.
 
+(* The arithmetic of the count of pairs, where two carriers share a cell after (or before): what they share
+   cancels against the person's other cell. *)
+Lemma count_after (s a a1 a2 a3 a4 a5 a6 a7 : nat) : s <= a1 ->
+  1 + 1 + (0 + 0 + (0 + 0)) + (0 + 0 + (1 + 1 + (0 + s)) + (0 + 0 + (0 + s + (1 + 1)))) <=
+  4 + 2 * (a + (a1 + 1) + (a2 + (a3 + a4) + (a5 + (a6 + a7)))).
+Proof. by lia. Qed.
+
+Lemma count_before (s a a1 a2 a3 a4 a5 a6 a7 : nat) : s <= a3 ->
+  1 + 1 + (0 + 0 + (0 + 0)) + (0 + 0 + (1 + 1 + (s + 0)) + (0 + 0 + (s + 0 + (1 + 1)))) <=
+  4 + 2 * (a + (a1 + a2) + (a3 + (a4 + a5) + (1 + (a6 + a7)))).
+Proof. by lia. Qed.
+
 Section TwoLevels.
 Variables (n : nat) (F B V N M : finType) (block : F -> B) (node : F -> V -> N) (label : F -> V -> M).
 Local Notation record := (record F V).
@@ -147,18 +159,14 @@ case: (two_of_three (i := p) (j := j) j' two_levels) => [|e|]; first by rewrite 
     by apply/eqP=> /cell_shown h; apply: changes; rewrite -e -split_first h.
   have here : cells X p == cells Y j' by apply/eqP; apply: first_level.
   rewrite ne [cells X j' == _]eq_sym ne here [cells Y j' == _]eq_sym.
-  case: (eqVneq (cells Y j) (cells Y j')) => [h|_]; last by lia.
-  have -> : cells X p == cells Y j by rewrite h.
-  by lia.
+  by apply: count_after; case: (cells Y j =P cells Y j') => [->|//]; rewrite here.
 (* or it shows y's level: before, it is in the person's new cell *)
 rewrite split_first => e.
 have ne : (cells Y j == cells Y j') = false.
   by apply/eqP=> /cell_shown h; apply: changes; rewrite -split_after h kept e.
 have here : cells Y p == cells X j' by apply/eqP; rewrite second_level.
 rewrite ne [cells Y j' == _]eq_sym ne here [cells X j' == _]eq_sym.
-case: (eqVneq (cells X j) (cells X j')) => [h|_]; last by lia.
-have -> : cells Y p == cells X j by rewrite h.
-by lia.
+by apply: count_before; case: (cells X j =P cells X j') => [->|//]; rewrite here.
 Qed.
 End OneExchange.
 
