@@ -295,10 +295,10 @@ def _weigh_groups(
         # of those who answered alone there is no mean of every stratum
         if any(not {*strata.names} <= {*dict(labels)} for labels in reading.rows):
             continue
-        by_stratum = {
-            tuple(dict(labels)[name] for name in strata.names): number
-            for labels, number in reading.rows.items()
-        }
+        by_stratum = {}
+        for labels, number in reading.rows.items():
+            levels = dict(labels)
+            by_stratum[tuple(levels[name] for name in strata.names)] = number
         rows = [by_stratum[stratum] for stratum in plan.strata]
         is_sum = str(request.statistic) == "sum"
         people = plan.weights if is_sum else plan.population

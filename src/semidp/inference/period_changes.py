@@ -223,7 +223,9 @@ class Changes(PublishedColumns):
     def columns(self) -> Columns:
         """Return one tidy table, one row per number and step."""
         texts = [(row.statistic, str(row.labels), row.start, row.end) for row in self.rows]
-        numbers = {name: np.array([getattr(row, name) for row in self.rows]) for name in _NUMBERS}
+        numbers = {}
+        for name in _NUMBERS:
+            numbers[name] = np.array([getattr(row, name) for row in self.rows])
         return Columns.of_rows(("statistic", "row", "from", "to"), texts, numbers)
 
     def to_json(self) -> dict[str, Any]:
@@ -243,7 +245,8 @@ class Changes(PublishedColumns):
         """Draw a statistic over the periods, one panel per group; return the figure."""
         from semidp.publish.plotting import periods_plot
 
-        names = [name for name in self.readings[0] if all(name in one for one in self.readings)]
+        shared = set(self.readings[0]).intersection(*self.readings)
+        names = [name for name in self.readings[0] if name in shared]
         if statistic is None:
             noisy = [name for name in names if not self.readings[0][name].is_exact]
             statistic = (noisy or names)[0]
@@ -476,7 +479,7 @@ def cell_labels(features: Iterable[Feature]) -> tuple[RowLabels, ...]:
 
 def _sheet_labels(sheet: Sheet) -> tuple[RowLabels, ...]:
     named = [one for one in sheet.role_columns if one.role in (Role.label, Role.place)]
-    columns = [[str(value) for value in one.values] for one in named]
+    columns = [list(map(str, one.values)) for one in named]
     names = [one.name for one in named]
     if not columns:
         return (RowLabels(),) * len(sheet.role_columns[0].values)

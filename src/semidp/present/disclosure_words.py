@@ -2,6 +2,8 @@
 a notice before a release is charged, and a picture of the widths of bounds.
 """
 
+from typing import Any
+
 import numpy as np
 
 from semidp.assess.disclosure.findings import (
@@ -115,6 +117,11 @@ def describe_change(change: TotalChange) -> str:
     return f"with {', '.join(change.instead)} instead of {change.without}: {numbers}"
 
 
+def _write_cell(row: dict[str, Any]) -> str:
+    levels = ", ".join(str(level) for name, level in row.items() if name != "count")
+    return f"{levels} {row['count']:,}"
+
+
 def disclosure_rows(found: Disclosure) -> list[tuple[str, str]]:
     """Write what published numbers give away for a terminal."""
     names = [" × ".join(found.counts.schema.list_view_names(view)) for view in found.counts.cliques]
@@ -123,11 +130,7 @@ def disclosure_rows(found: Disclosure) -> list[tuple[str, str]]:
         rows.append(("asked", state(answer)))
         rows += [("", sentence) for sentence in answer.proof]
         for number, table in enumerate(answer.examples, start=1):
-            cells = [
-                f"{', '.join(str(level) for name, level in row.items() if name != 'count')}"
-                f" {row['count']:,}"
-                for row in table[:8]
-            ]
+            cells = map(_write_cell, table[:8])
             more = f"; and {len(table) - 8} more" if len(table) > 8 else ""
             rows.append(("", f"table {number} that agrees: {'; '.join(cells)}{more}"))
         if answer.answer is Answer.undecided:

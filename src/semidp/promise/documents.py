@@ -409,7 +409,7 @@ def read_csv(path: Path | str) -> tuple[list[str], list[list[str]]]:
     """
     try:
         with open(path, newline="", encoding="utf-8-sig") as file:
-            lines = [[cell.strip() for cell in line] for line in csv.reader(file, strict=True)]
+            lines = [list(map(str.strip, line)) for line in csv.reader(file, strict=True)]
     except FileNotFoundError:
         raise InputError(f"there is no file {path}") from None
     except (OSError, UnicodeDecodeError, csv.Error):

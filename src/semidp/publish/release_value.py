@@ -154,7 +154,7 @@ def _read_noisy(names: Sequence[str], files: Mapping[str, bytes]) -> NDArray[np.
         while start and header[start - 1].startswith(NOISY):
             start -= 1
         if start < len(header):
-            rows += [[int(cell) for cell in line[start:]] for line in lines]
+            rows += [list(map(int, line[start:])) for line in lines]
     return np.array(rows, dtype=np.int64)
 
 

@@ -232,8 +232,10 @@ def _fit_bytes(plan: Plan, tables: Sequence[Any], schema: Schema) -> int:
     fixed: list[Sequence[str]] = [margin.names for margin in plan.invariants]
     # Tables that agree are fitted one after the other, and those before are totals of those after.
     fixed += [table.features for table in tables if table is not largest]
-    views = maximal(part.view([name for name in names if name in part.names]) for names in fixed)
-    if is_fitted_by_flow(part.grid, views, bool(part.structural_zeros)):
+    views = []
+    for names in fixed:
+        views.append(part.view([name for name in names if name in part.names]))
+    if is_fitted_by_flow(part.grid, maximal(views), bool(part.structural_zeros)):
         return FLOW_BASE + FLOW_BYTES * part.size
     if is_drawn(part):
         return PICTURE_BYTES * part.size

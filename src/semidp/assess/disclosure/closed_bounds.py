@@ -211,9 +211,10 @@ def _components(size: int, edges: Sequence[Edge]) -> list[list[int]]:
     for one, other, _ in edges:
         old, new = group[one], group[other]
         group = [new if label == old else label for label in group]
-    return [
-        [place for place in range(size) if group[place] == label] for label in dict.fromkeys(group)
-    ]
+    places_by_label: dict[int, list[int]] = {}
+    for place, label in enumerate(group):
+        places_by_label.setdefault(label, []).append(place)
+    return list(places_by_label.values())
 
 
 def _bound_piece(

@@ -159,18 +159,14 @@ class Program:
         """The tables whose cells are columns: all cliques in junction order, or one crossing."""
         cliques = junction_order(self.counts.cliques)
         zeros = self.counts.schema.structural_zeros
-        inside = any(is_within_view(self.asked, clique) for clique in self.counts.cliques)
-        harmless = all(
-            any(
-                is_within_view(self.counts.schema.view(dict(zero.levels)), clique)
-                for clique in self.counts.cliques
-            )
-            for zero in zeros
-        )
-        if cliques is not None and inside and harmless:
+        needed = [self.asked, *(self.counts.schema.view(dict(zero.levels)) for zero in zeros)]
+
+        def is_inside(view: View) -> bool:
+            return any(is_within_view(view, clique) for clique in self.counts.cliques)
+
+        if cliques is not None and all(map(is_inside, needed)):
             return cliques
-        named = [self.counts.schema.view(dict(zero.levels)) for zero in zeros]
-        return [join(self.counts.crossing, self.asked, *named)]
+        return [join(self.counts.crossing, *needed)]
 
     @property
     def size(self) -> int:

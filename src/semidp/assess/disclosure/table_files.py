@@ -214,11 +214,10 @@ def _locate(
     part = schema.restrict(schema.list_view_names(view))
     codes = []
     for feature in part.features:
-        columns = {
-            name: [levels[name] for levels, _ in rows]
-            for name in feature.names
-            if all(name in levels for levels, _ in rows)
-        }
+        columns = {}
+        for name in feature.names:
+            if all(name in levels for levels, _ in rows):
+                columns[name] = [levels[name] for levels, _ in rows]
         try:
             codes.append(feature.locate_leaves(columns))
         except DataError:

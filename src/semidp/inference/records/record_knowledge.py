@@ -154,9 +154,9 @@ def _estimate_three_columns(
     every = [
         three
         for three in itertools.combinations(axes, 3)
-        if all(two in pairs for two in itertools.combinations(three, 2))
+        if {*itertools.combinations(three, 2)} <= pairs.keys()
     ]
-    cells = sum(math.prod(sizes[axis] for axis in three) for three in every)
+    cells = sum(sizes[one] * sizes[two] * sizes[three] for one, two, three in every)
     errors = []
     for one, two, three in every[:: 1 + cells // _MOST_CELLS]:
         faces = (pairs[one, two], pairs[one, three], pairs[two, three])

@@ -6,6 +6,7 @@ answer from several files includes the noise of the release.
 """
 
 import hashlib
+import itertools
 import json
 import math
 import os
@@ -130,12 +131,8 @@ class SyntheticRecords(DataFrames):
         columns = []
         for axis, (feature, depth) in enumerate(zip(self.schema.features, self.view, strict=True)):
             if depth:
-                shown = [
-                    level
-                    for level, name in enumerate(feature.names[:depth])
-                    if name not in self.hidden
-                ]
-                paths = [tuple(path[level] for level in shown) for path in feature.paths()]
+                shown = [name not in self.hidden for name in feature.names[:depth]]
+                paths = [tuple(itertools.compress(path, shown)) for path in feature.paths()]
                 columns.append([paths[leaf] for leaf in self.places[axis][start:end].tolist()])
         for parts in zip(*columns, strict=True):
             yield tuple(label for part in parts for label in part)

@@ -516,15 +516,15 @@ def parts_differ(release: ReleaseFiles, path: Path) -> bool:
         save_workbook(release, Path(root) / path.name)
         with zipfile.ZipFile(Path(root) / path.name) as ours, zipfile.ZipFile(path) as theirs:
             # Sizes first: a workbook of somebody else's may unfold to any.
-            sizes = [
-                [(part.filename, part.file_size) for part in one.infolist()]
-                for one in (ours, theirs)
-            ]
-            if sizes[0] != sizes[1]:
+            if _part_sizes(ours) != _part_sizes(theirs):
                 return True
             return any(
                 _undated(ours.read(name)) != _undated(theirs.read(name)) for name in ours.namelist()
             )
+
+
+def _part_sizes(workbook: zipfile.ZipFile) -> list[tuple[str, int]]:
+    return [(part.filename, part.file_size) for part in workbook.infolist()]
 
 
 def _undated(part: bytes) -> bytes:
@@ -541,7 +541,7 @@ def cells_differ(release: ReleaseFiles, path: Path) -> bool:
         columns = [*sheet.texts.values(), *(values.tolist() for values in sheet.numbers.values())]
         expected.append([header, *zip(*columns, strict=True)])
     # Names of tabs may have been shortened: sheets are compared in their order.
-    pages = [[_texts(row) for row in page] for page in expected]
+    pages = [list(map(_texts, page)) for page in expected]
     size = sum(_SHEET + sum(map(_most_bytes, page)) for page in pages)
     try:
         with opened_pages(path, most=size) as stored:

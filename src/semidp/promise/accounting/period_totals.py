@@ -137,7 +137,8 @@ def _leave_room(schema: Schema, missing: Sequence[Margin], own: Dataspace) -> Da
     """
     margins = (*own.margins, *missing)
     completed = [Margin(*schema.complete_names(margin.names)) for margin in margins]
-    names = [name for name in schema.names if any(name in one.names for one in completed)]
+    exact = {name for margin in completed for name in margin.names}
+    names = [name for name in schema.names if name in exact]
     whole = schema.restrict(names)
     occurring = [_find_occurring(feature, own.totals) for feature in whole.features]
     records = own.n * math.prod(int(levels.sum()) for levels in occurring)
@@ -192,8 +193,8 @@ def name_totals(dataspace: Datasets) -> set[Margin]:
         return {Margin(dataspace.description)}
     named = {*dataspace.margins}
     if isinstance(dataspace, LinkedDataspace):
-        units = (Margin(*(f"units:{name}" for name in m.names)) for m in dataspace.units.margins)
-        named.update(units)
+        for margin in dataspace.units.margins:
+            named.add(Margin(*(f"units:{name}" for name in margin.names)))
     return named
 
 

@@ -266,7 +266,7 @@ def _one_by_one(
 
     for vanish in combinations_with_replacement(where.tolist(), size):
         count_step()
-        used = [Counter(levels[cell] for cell in vanish) for levels in level_of]
+        used = [Counter(map(levels.__getitem__, vanish)) for levels in level_of]
         if not all(map(_holds_records, held, used)):
             continue
         for appear in list_multisets(used):

@@ -159,9 +159,8 @@ def _check_aggregates(tree: Node, place: str, failure: str) -> None:
         part for call in calls for argument in call.arguments for part in walk_nodes(argument)
     ]
     nested = any(isinstance(part, Call) and part.name in AGGREGATES for part in inside)
-    columns, within = (
-        sum(isinstance(part, NamedColumn) for part in some) for some in (parts, inside)
-    )
+    columns = sum(isinstance(part, NamedColumn) for part in parts)
+    within = sum(isinstance(part, NamedColumn) for part in inside)
     if nested or within < columns:
         raise InputError(failure)
 

@@ -403,12 +403,12 @@ def _header(rows: Sequence[tuple[Any, ...]], path: str) -> list[str]:
     >>> _header([title, ("Place", None, "n"), ("region", "sex", None)], "x.xlsx")
     ['Place region', 'Place sex', 'n']
     """
-    *above, last = [[_text(value) for value in row] for row in rows] or [[]]
+    *above, last = [list(map(_text, row)) for row in rows] or [[]]
     named_places = [place for row in (*above, last) for place, text in enumerate(row) if text]
     width = max(named_places, default=-1) + 1
     if width == 0:
         raise DataError(f"the first row of {path} is empty: it names the columns")
-    headings = [row for row in above if sum(text is not None for text in row) > 1]
+    headings = [row for row in above if len(row) - row.count(None) > 1]
     words = _join_headings(headings, last, width)
     if not all(words):
         words = _join_headings(above, last, width)

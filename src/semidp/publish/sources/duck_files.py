@@ -302,12 +302,13 @@ def _parquet_options(connection: Any, files: Sequence[str], pattern: str) -> tup
     DuckDB would convert every file to the types of the first, and round 52.5 to 52 for it.
     """
     together = ("union_by_name = true",)
-    first, every = (
-        dict(run_query(connection, f"SELECT column_name, column_type FROM (DESCRIBE {reader})"))
-        for reader in (
-            f"SELECT * FROM {_reader('Parquet', files, [], how)}" for how in ((), together)
-        )
-    )
+
+    def read_kinds(options: Sequence[str]) -> dict[str, str]:
+        reader = f"SELECT * FROM {_reader('Parquet', files, [], options)}"
+        query = f"SELECT column_name, column_type FROM (DESCRIBE {reader})"
+        return dict(run_query(connection, query))
+
+    first, every = read_kinds(()), read_kinds(together)
     changed = [name for name, kind in first.items() if every[name] != kind]
     if not changed:
         return ()

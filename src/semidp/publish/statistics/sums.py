@@ -184,10 +184,10 @@ def _requested_intervals(
 def _state_alike(sets: list[tuple[Intervals, ...]]) -> list[list[Intervals]]:
     """Let a request say one thing of all its sets: a level is exact if it is exact in each."""
     exact = [all(part.exact for part in parts) for parts in zip(*sets, strict=True)]
-    return [
-        [evolve(part, exact=held) for part, held in zip(parts, exact, strict=True)]
-        for parts in sets
-    ]
+    alike = []
+    for parts in sets:
+        alike.append([evolve(part, exact=held) for part, held in zip(parts, exact, strict=True)])
+    return alike
 
 
 def _compare_means(found: GroupSums, block: Margin) -> Comparison:

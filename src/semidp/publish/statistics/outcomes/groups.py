@@ -78,9 +78,10 @@ class ByBlocks:
         if self.space.answered is not None:
             held = answered_cells(schema, block, self.space.answered)
             cells = list(itertools.compress(cells, held.tolist()))
-        return tuple(
-            tuple(paths[axis][index[axis]][depth] for axis, depth in places) for index in cells
-        )
+        groups = []
+        for index in cells:
+            groups.append(tuple(paths[axis][index[axis]][depth] for axis, depth in places))
+        return tuple(groups)
 
     def columns(self, block: Margin | None = None) -> tuple[str, ...]:
         """Return the names of the levels of a group: the set's features, a nested one with its
@@ -367,16 +368,17 @@ def interval_columns(
 
 def describe_intervals(intervals: Sequence[Intervals]) -> list[dict[str, Any]]:
     """Return what intervals are about, as plain values; their ends are in files."""
-    return [
-        {
+    described = []
+    for part in intervals:
+        entry = {
             "level": number(part.level),
             "about": str(part.about),
             "simultaneous": part.simultaneous,
             "exact": part.exact,
             "columns": [column.name for column in interval_columns([part])],
         }
-        for part in intervals
-    ]
+        described.append(entry)
+    return described
 
 
 def pair_column_names(names: Sequence[str]) -> list[str]:

@@ -225,8 +225,11 @@ def published_linked(
     if not stored:
         space, agreement = mechanism.space, mechanism.agreement
         residuals = agreement.residuals(*space.split(measured.projected))
-        fit_kinds = [[table.fit for table in tables] for tables in (request.members, request.units)]
-        of_members, of_units = fitted_kinds(mechanism, residuals, fit_kinds, progress)
+        member_fits = [table.fit for table in request.members]
+        unit_fits = [table.fit for table in request.units]
+        of_members, of_units = fitted_kinds(
+            mechanism, residuals, [member_fits, unit_fits], progress
+        )
         for number, (counts, how) in enumerate((*of_members, *of_units)):
             fits.append((noise.published_cells(counts, number), how))
         fitted_units = tuple(of_units)
