@@ -180,6 +180,7 @@ def linear_interval(
     """
     sizes = np.abs(errors)
     half = simulated_bound(sizes, level)
+    # the observed value counts as a draw, so the test holds its level for any number of draws
     p = (1 + int(np.count_nonzero(sizes >= abs(value) * (1 - 1e-12)))) / (1 + len(sizes))
     low, high = whole_interval(
         (value - half) * among, (value + half) * among, (span[0] * among, span[1] * among)
@@ -249,6 +250,7 @@ def sampled_rate(
             top / bottom if bottom else math.nan, math.inf, 0.0, 1.0, level, Covers.both, False
         )
     value = top / bottom
+    # a noisy share may leave [0, 1], where R (1 - R) is no variance
     rate = min(max(value, 0.0), 1.0)
     sampling = cluster * bottom * rate * (1 - rate)
     error = math.sqrt(v1 - 2 * rate * v12 + rate**2 * v2 + sampling) / bottom
@@ -291,8 +293,10 @@ def inverted_rate(
     if math.isinf(by_score.standard_error):
         return by_score
     counts = np.stack([parts[0] - errors[0], parts[1] - errors[1]], axis=1)
+    # draws repeat where noise is whole: every pair of counts is weighed once
     pairs, times = np.unique(counts.round(9), axis=0, return_counts=True)
     records = np.maximum(pairs[:, 1], 0.0)
+    # a binomial count is whole; 1e-6 forgives the rounding of sums
     at_least, at_most = np.ceil(pairs[:, 0] - 1e-6), np.floor(pairs[:, 0] + 1e-6)
     shares = times / times.sum()
     tail = (1 - level) / 2
@@ -304,8 +308,10 @@ def inverted_rate(
         chances = upper_binomial(records - at_most, records, 1 - rate, cluster)
         return float(shares @ chances) > tail
 
+    # the upper tail grows with the rate and the lower one falls: each end is found by halving
     low = _last(not_too_small, 1.0, 0.0) if not_too_small(1.0) else 1.0
     high = _last(not_too_large, 0.0, 1.0) if not_too_large(0.0) else 0.0
+    # only then is the count binomial among a known number of records
     exact = cluster == 1 and noise[2] == 0
     return evolve(by_score, low=min(low, high), high=max(low, high), exact=exact)
 
@@ -316,6 +322,7 @@ def upper_binomial(cases: Floats, records: Floats, rate: float, cluster: int) ->
     >>> upper_binomial(np.array([1.0, 0.0]), np.array([3.0, 3.0]), 0.5, 1).tolist()
     [0.875, 1.0]
     """
+    # P(X >= k) of Bin(n, R) is I_R(k, n - k + 1), the incomplete beta function
     shares = np.maximum(cases, 1e-300) / cluster
     noncases = np.maximum(records - cases, 0.0) / cluster + 1
     inside = scipy.special.betainc(shares, noncases, rate)
@@ -354,6 +361,7 @@ def _score_roots(
     z2 = _normal(level) ** 2
     if bottom <= 0 or bottom**2 <= z2 * v2:
         return None
+    # the ends solve a quadratic in R: its coefficients of R², of R, and without R
     square = bottom**2 - z2 * (v2 - cluster * bottom)
     linear = -2 * top * bottom + z2 * (2 * v12 - cluster * bottom)
     constant = top**2 - z2 * v1

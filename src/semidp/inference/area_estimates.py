@@ -238,6 +238,7 @@ class Regions:
             Weights of cells, of shape (weightings, *sizes), as every tree was asked.
         """
         values = np.sum([part.values for part in parts.values()], axis=0)
+        # trees are independent once their roots are known; what the roots tie together follows
         variances = np.sum([part.variances for part in parts.values()], axis=0)
         for table_class, weights in split_weights(
             self.classes, np.asarray(cells, dtype=float)
@@ -425,6 +426,7 @@ class CensusTask:
         """Tell tasks apart, so only the same one is resumed."""
         rows = self.areas.rows if self.areas is not None else ()
         parts = [
+            # one folder by another relative path is the same task
             str(Path(self.folder).resolve()),
             rows,
             self.levels,
@@ -585,6 +587,7 @@ def _results(
     from concurrent.futures import ProcessPoolExecutor
     from multiprocessing import get_context
 
+    # spawned, not forked: a fork may copy a lock that a thread of the parent holds
     with ProcessPoolExecutor(min(jobs, len(inputs)), mp_context=get_context("spawn")) as pool:
         yield from pool.map(work, *zip(*inputs, strict=True))
 

@@ -154,6 +154,7 @@ class _StratifiedSample:
 
     def variance(self, spread: Floats) -> float:
         """Sampling variance of a total, from the variance of the outcome in each stratum."""
+        # a stratified sample: Σ N² (1 - n/N) s²/n over the strata
         share = 1 - self.sampled / self.population
         # where everybody is in the data, whatever is known about their spread
         sampled = np.where(share > 0, spread, 0.0) / self.sampled
@@ -301,6 +302,7 @@ def _weigh_groups(
             by_stratum[tuple(levels[name] for name in strata.names)] = number
         rows = [by_stratum[stratum] for stratum in plan.strata]
         is_sum = str(request.statistic) == "sum"
+        # a sum is of the n records and weighs N/n; a mean stands for all N people
         people = plan.weights if is_sum else plan.population
         weights = np.zeros(len(reading.values))
         weights[rows] = people
@@ -337,6 +339,7 @@ def _bounded_spread(
     """
     product = (bounds[1] - means) * (means - bounds[0])
     corrected = np.maximum(product + noise, 0.0)
+    # n/(n - 1): the spread of the population that the records are a sample of
     return np.asarray(sampled / np.maximum(sampled - 1, 1.0) * corrected)
 
 

@@ -130,6 +130,7 @@ class TableQuestion:
         rates = self._noisy_rates(parts)
         first, second = (top for top, _ in parts)
         scale = max(float(rates.covariance.max()), 1e-300)
+        # noise at the level of rounding: totals fix the numbers of records
         fixed = rates.covariance[1, 1] <= 1e-12 * scale and rates.covariance[3, 3] <= 1e-12 * scale
         usable = bool((rates.records > 0).all())
         if fixed and usable and self.measure is RateMeasure.RISK_RATIO:
@@ -150,6 +151,7 @@ class TableQuestion:
             ends = [_odds_ratio(end, total, rates.records) for end in (cases.low, cases.high)]
             value = _odds_ratio(float(rates.cases[0]), total, rates.records)
             return evolve(cases, value=value, standard_error=math.nan, low=ends[0], high=ends[1])
+        # Bonferroni: the two intervals hold together if each misses half as often
         sharper = evolve(self, level=(1 + self.level) / 2)
         one, two = (sharper._rate(top, bottom) for top, bottom in parts)
         return from_two_rates(one, two, self.measure, self.level)
@@ -194,8 +196,10 @@ class TableQuestion:
         noises = [self._error(side) ** 2 for side in sides]
         shares = [min(max(count / n, 0.0), 1.0) for count in counts]
         spread = self.cluster * max(total, 0.0)
+        # under the hypothesis of equal counts their squared difference is 0
         null = math.sqrt(error**2 + spread) / n
         full = math.sqrt(error**2 + max(spread - self.cluster * value**2 / n, 0.0)) / n
+        # Var(A - B) = Var(A) + Var(B) - 2 Cov(A, B), solved for the covariance
         common = (sum(noises) - error**2) / 2 / n**2
         return _times(
             n,
@@ -234,6 +238,7 @@ class TableQuestion:
         cases, records, remaining = (
             self.measured.errors(np.stack([top, bottom, top - bottom])) ** 2
         ).tolist()
+        # 2 Cov(A, B) = Var(A) + Var(B) - Var(A - B)
         return cases, (cases + records - remaining) / 2, records
 
     def _difference_span(self, weights: Floats) -> tuple[float, float]:
@@ -266,6 +271,7 @@ class TableQuestion:
         if any(self._error(bottom) for _, bottom in parts):
             return normal_interval(value, noise, noise, span, self.level, covers)
         drawn = self._simulate_errors(weights)[0]
+        # the difference of two such rates is a multiple of one over this number
         every = math.lcm(*(round(records) for _, records in sums))
         return linear_interval(value, noise, drawn, span, self.level, difference=True, among=every)
 
@@ -311,6 +317,7 @@ class TableQuestion:
             return None
         apart = [parts[inner], outer_part] if inner == 0 else [outer_part, parts[inner]]
         one, other = self._difference_line(apart), self._line(outside)
+        # Cov(A, B) = (Var(A + B) - Var(A - B))/4
         common = (self._error(one + other) ** 2 - self._error(one - other) ** 2) / 4
         # Cut only at the end: a distance that was cut would make the sum of squares too small.
         difference = self._sampled_difference(apart, (-math.inf, math.inf))

@@ -79,6 +79,7 @@ class DrawnNumbers:
 
     def draw(self, weights: Floats, count: int, randomness: Randomness) -> Floats:
         """Draw the noise of weighted sums, (count, sums), only for numbers with a weight."""
+        # drawing exact noise is what takes time
         used = np.flatnonzero(weights.any(axis=0))
         seen = weights[:, used].T
         rows = []
@@ -137,6 +138,7 @@ class DrawnTable:
         """Variances of the noise of weighted sums; 0 if exact totals fix one."""
         errors = np.array([self.mechanism.standard_error(each) for each in weights])
         squares = np.square(weights).reshape(len(weights), -1).sum(axis=1)
+        # exact totals leave rounding errors of sums that they fix
         noticeable = errors > _FIXED * np.sqrt(self.mechanism.variance * squares)
         return np.where(noticeable, errors**2, 0.0)
 
@@ -156,6 +158,7 @@ class DrawnTable:
             matrix = np.zeros((len(weights), len(weights)))
             for one in range(len(weights)):
                 for other in range(one):
+                    # Cov(A, B) = (Var(A + B) - Var(A - B))/4
                     both = np.stack([weights[one] + weights[other], weights[one] - weights[other]])
                     more, less = self.variances(both)
                     matrix[one, other] = matrix[other, one] = (more - less) / 4

@@ -76,6 +76,7 @@ class ReleaseEstimates(LinearEstimates):
             return noise
         request = self.release.plan.requests[number]
         mechanism = result.recalibrate(request, self.release.scope)
+        # another version may calibrate otherwise, and its law would not be that of the noise drawn
         if not math.isclose(mechanism.scale, result.noise.scale, rel_tol=1e-6):
             raise Refused(
                 f"the noise of {result.name!r} is not what this version would draw from its plan:"
@@ -99,6 +100,7 @@ class ReleaseEstimates(LinearEstimates):
         by_result: dict[int, dict[int, Floats]] = {}
         for table, stacked in weights.items():
             result, number = self._places[table]
+            # tables of one result share its noise and are weighed together
             by_result.setdefault(result, {})[number] = stacked
         parts: list[tuple[Drawn, Floats]] = []
         for result, of_result in by_result.items():
@@ -242,6 +244,7 @@ def measured_table(
     fitting = []
     for number, one in enumerate(tables):
         if called in (None, one.name) and features <= {*one.schema.names}:
+            # members sort before units, then small tables, whose sums add up fewer noisy cells
             fitting.append((one.counted == UNIT, one.schema.size, number))
     if not fitting:
         listed = "; ".join(f"{one.name}: {', '.join(one.schema.names)}" for one in tables)
@@ -311,6 +314,7 @@ def clustering(release: "ReleaseValue", measured: Measured) -> Protection | None
     for scope in (source.scope for source in sources):
         persons = scope.protection
         if isinstance(scope.dataspace, LinkedDataspace):
+            # members of one unit resemble each other, whoever is protected
             persons = scope.dataspace.link.whole_unit
             if scope.dataspace.link.quarters is not None:
                 raise Refused(

@@ -77,6 +77,7 @@ class Formula:
         terms: dict[tuple[str, ...], None] = {}
         for part in right.split("+"):
             for term in _expand_terms(part.strip(), text):
+                # a:b and b:a are one term
                 same = next((other for other in terms if {*other} == {*term}), term)
                 terms[same] = None
         response = left or None
@@ -147,6 +148,7 @@ class DesignMatrix:
             remaining = column - basis @ (basis.T @ column)
             remaining = remaining - basis @ (basis.T @ remaining)
             size = float(np.linalg.norm(remaining))
+            # of a column that depends on earlier ones only rounding is left
             if size > 1e-9 * math.sqrt(len(matrix)):
                 kept.append(place)
                 basis = np.column_stack([basis, remaining / size])
@@ -267,11 +269,14 @@ def logistic_fit(
     def parts(predictor: Floats) -> tuple[Floats, Floats, Floats]:
         p = scipy.special.expit(predictor)
         spread = p * (1 - p)
+        # Cov(y - p m) from the covariances of y and m
         mixed = cross * p[None, :]
         variance = one - mixed - mixed.T + p[:, None] * other * p[None, :]
+        # 1e-9 keeps V invertible where counts are exact and a rate is near 0 or 1
         sampling = np.diag(cluster * sizes * spread + 1e-9)
         return cases - p * records, sizes * spread, variance + sampling
 
+    # noise may move the overall rate out of (0, 1), where log-odds end
     rate = min(max(float(cases.sum() / max(sizes.sum(), 1.0)), 0.01), 0.99)
     start = np.zeros(design.shape[1])
     start[0] = math.log(rate / (1 - rate))
@@ -290,6 +295,7 @@ def loglinear_fit(design: Floats, counts: Floats, noise: Floats, cluster: int = 
     """
 
     def parts(predictor: Floats) -> tuple[Floats, Floats, Floats]:
+        # a step that goes too far must not overflow; no count comes near e^40
         mean = np.exp(np.minimum(predictor, 40.0))
         return counts - mean, mean, noise + np.diag(cluster * mean + 1e-9)
 

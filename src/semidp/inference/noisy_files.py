@@ -270,6 +270,7 @@ class _Query:
 
     @classmethod
     def empty(cls, name: str, shape: tuple[int, ...], places: int) -> "_Query":
+        # half the memory; widened when a file holds larger numbers
         values = np.zeros((places, math.prod(shape)), dtype=np.int32)
         return cls(_cell_sums(name, shape), values, np.full(places, np.inf))
 
@@ -340,6 +341,7 @@ def _fill(
             "a noisy measurement file lacks a geocode, a name, a value or a variance somewhere"
         )
     geocodes = np.asarray(rows["geocode"].tolist(), dtype=np.str_)
+    # codes are sorted, and hold those of every file
     places = np.searchsorted(codes, geocodes)
     names = np.asarray(rows["query_name"].tolist(), dtype=np.str_)
     ends = np.cumsum(rows["length"])

@@ -354,6 +354,7 @@ def _compare(
         each = (1 + level) / 2  # both hold at once with the level
         ends = before.intervals(places[0], each), after.intervals(places[1], each)
         exact = (errors.standard_errors == 0) & (grids == 0)
+        # rounding to a grid explains so much of a difference without any change
         beyond = np.maximum(np.abs(difference) - grids, 0.0)
         test = _test_change(beyond, errors, (before.name, *periods), randomness)
     is_positive = all(one.least is not None and one.least >= 0 for one in (before, after))
@@ -387,6 +388,7 @@ def _signed_ratio_ends(
 ) -> tuple[Floats, Floats]:
     """Ends of the ratio of two numbers of either sign; open where the first may be 0."""
     with np.errstate(divide="ignore", invalid="ignore"):
+        # a ratio of two intervals is largest and smallest at their ends
         corners = np.stack([one / other for one in after for other in before])
     is_open = (before[0] <= 0) & (before[1] >= 0)
     lower, upper = corners.min(axis=0), corners.max(axis=0)
@@ -408,6 +410,7 @@ def _test_change(
     largest = float((sizes[noisy] / deviations[noisy]).max())
     simulated = np.abs(errors.draw(_DRAWS, randomness)[:, noisy] / deviations[noisy]).max(axis=1)
     above = int((simulated >= largest * (1 - 1e-12)).sum())
+    # the observed difference counts as a draw, so the test holds its level
     return ChangeTest(*names, (1 + above) / (1 + _DRAWS), int(noisy.sum()))
 
 

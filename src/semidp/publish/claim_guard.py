@@ -72,6 +72,7 @@ def find_worst_exchange(space: ProductSpace, sigma2: Mapping[View, Fraction]) ->
     if len(sigma2) > _MOST_RESIDUALS:
         return 0.0, ""
     cost, words = _find_worst(space, _draw_exchanges(space), sigma2)
+    # costs are squares: so many moves cost at most the square of their number times one
     return space.costs.times**2 * cost, words
 
 
@@ -163,6 +164,7 @@ def _draw_size_changes(space: KindSpace, size: int) -> Probes:
     kept = space.inhabited_leaves
     leaves = [random.choice(np.flatnonzero(of_feature), (2, _DRAWS)) for of_feature in kept]
     one, other = np.moveaxis(np.array(leaves), 0, 2)
+    # units that share features cost most, since their changes meet in the same cells
     other = np.where(random.random(other.shape) < 0.7, one, other)
     lost, times = np.ones(_DRAWS, dtype=np.int64), 1
     if link.protect is Protect.unit:
@@ -220,6 +222,7 @@ def draw_placements(
             if not repair:
                 valid &= agrees == rule.equal
             elif rule.equal:
+                # repaired rather than thrown away: independent leaves seldom agree
                 leaves[rule.letters[1]][:, place] = np.where(agrees, second, first)
     records = []
     for record in move.records:

@@ -330,6 +330,7 @@ class _Check:
     def _document(self) -> None:
         """Compare release.json with the one that the results give, as they were published again."""
         document = self.document
+        # as JSON reads it back, with lists for tuples
         expected = json.loads(json.dumps(self.release.to_json()))
         # The first three are taken on trust, and the others were compared before.
         skipped = {
@@ -372,6 +373,7 @@ class _Check:
             told = any(sentence.startswith(f"{who} ") for sentence in self.findings.wrong)
             noise_fields = ("guarantee", "noise", *result.compared_fields)
             for path, said, follows in differences(entry, computed):
+                # wrong noise was told in one sentence already
                 if told and path.startswith(noise_fields):
                     continue
                 self._differs(f"{who} states", path, said, follows)

@@ -191,6 +191,7 @@ class Conditioning:
         """
         view = self.space.views[table]
         shape = self.space.schema.grid.compute_margin_shape(view)
+        # cells that cannot be positive keep weight 0: they are 0 without any noise
         rows = np.zeros((math.prod(shape), *self.space.shape))
         for cell in list_possible_cells(self.space, table):
             unit = np.zeros(math.prod(shape))
@@ -372,6 +373,7 @@ class ResidualMechanism(ResidualNoise, SharedNoise):
         noise = []
         for small in self.space.inside[table]:
             noise.append((trimmed_view(small, view), self.sigma2[small]))
+        # among thousands of pairs few have variances of their own
         alike = (self._key_of_alike(table), tuple(noise))
         if alike not in self._cell_variances:
             self._cell_variances[alike] = compute_cell_variances(self.space, self.variances, table)

@@ -375,6 +375,7 @@ class SizeAgreement:
             variance -= space.restore_full_table(
                 spread_residual(space.residuals, saved, source, view, power=2), view
             )
+        # agreement only lowers variances; rounding must not take them below 0
         return np.asarray(np.maximum(variance, 0.0))
 
     def _coded_variances(self, table: int, code: TopCode) -> Floats:

@@ -107,7 +107,9 @@ def estimate_errors(release: "ReleaseValue") -> RecordErrors:
         for axis, counts in ((one, count_columns[None, :]), (other, rows[:, None])):
             if axis not in exact:
                 error = _bin_error(numbers, table, axis)
+                # raking spreads the error of a bin over its cells by the shares of the other column
                 variances = variances + (error * counts / total) ** 2
+        # two tables with the same total differ by twice that total at most
         error = min(2.0, _MEAN * float(np.sqrt(variances).sum()) / total)
         shrunk = shrink_pair(noisy, sigma, rows, count_columns)
         estimated[one, other] = EstimatedPair(rake(shrunk, rows, count_columns), error)
@@ -158,6 +160,7 @@ def _estimate_three_columns(
     ]
     cells = sum(sizes[one] * sizes[two] * sizes[three] for one, two, three in every)
     errors = []
+    # an even sample where all of them would take too long
     for one, two, three in every[:: 1 + cells // _MOST_CELLS]:
         faces = (pairs[one, two], pairs[one, three], pairs[two, three])
         table = _fit_three(*(face.counts for face in faces))
@@ -175,6 +178,7 @@ def _fit_three(front: Floats, side: Floats, top: Floats) -> Floats:
     """
     table = np.ones((*front.shape, side.shape[1]))
     for _ in range(_ROUNDS):
+        # an empty row stays empty; the floor only keeps 0/0 out
         table *= (front / np.maximum(table.sum(axis=2), 1e-9))[:, :, None]
         table *= (side / np.maximum(table.sum(axis=1), 1e-9))[:, None, :]
         table *= (top / np.maximum(table.sum(axis=0), 1e-9))[None, :, :]
@@ -201,6 +205,7 @@ def _bin_error(numbers: PublishedNumbers, table: TargetTable, axis: int) -> floa
     precision = 1 / max(error**2, 1e-9)
     if used > depth:
         fine, fine_error = combine_margins(numbers, numbers.targets, axis, used)
+        # a bin adds up fine.size / combined.size levels, and their variances add up too
         precision += combined.size / max(fine.size * fine_error**2, 1e-9)
     return 1 / math.sqrt(precision)
 
@@ -218,12 +223,14 @@ def _risk(noisy: Floats, sigma: float, rows: Floats, columns: Floats) -> float:
     independent = np.outer(rows, columns) / max(float(rows.sum()), 1e-9)
     dimensions = (noisy.shape[0] - 1) * (noisy.shape[1] - 1)
     shrunk = shrink_pair(noisy, sigma, rows, columns)
+    # a fixed seed: the errors of one release are the same whenever they are asked for
     draw = np.random.default_rng(1)
     step = _STEP * sigma
     divergence = 0.0
     for _ in range(_PROBES):
         probe = draw.standard_normal(noisy.shape)
         moved = shrink_pair(noisy + step * probe, sigma, rows, columns)
+        # z'(h(D + εz) - h(D))/ε has the divergence as its mean over random directions z
         divergence += float((probe * (moved - shrunk)).sum()) / step / _PROBES
     left = float(((shrunk - independent - center(noisy - independent)) ** 2).sum())
     return float(left - dimensions * sigma**2 + 2 * sigma**2 * divergence)

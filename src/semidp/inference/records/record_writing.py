@@ -81,6 +81,7 @@ def write_records(
     all files.
     """
     paths = numbered_files(path, files)
+    # all places are checked before a search that may take minutes
     for each in paths:
         check_records(each, force=force)
     if files == 1:
@@ -256,6 +257,7 @@ def _keys(records: SyntheticRecords, view: View) -> NDArray[np.int64]:
     for axis in list_axes(view):
         chain = records.schema.grid.chains[axis]
         nodes = chain.find_leaf_ancestors(view[axis])[records.places[axis]]
+        # mixed radix: one number for each combination of nodes
         key = key * chain.size(view[axis]) + nodes
     return key
 

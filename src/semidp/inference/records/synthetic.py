@@ -221,6 +221,7 @@ def combine_estimates(
         within = float(np.mean(squares))
     # Files vary by the noise of the release once more, so their variance estimates it.
     between = float(np.var(answers, ddof=1))
+    # equal answers may differ by rounding
     if between <= (1e-12 * max(map(abs, answers))) ** 2:
         raise Refused(
             f"the answers from all {files} files are the same, so they do not show how much noise"

@@ -139,6 +139,7 @@ class Charge(Encodable):
                     mechanism_from_record(part, dataspace, adjacency).tradeoff
                     for part in self.measured
                 ]
+                # computed for these very pairs: nothing is left to group
                 return evolve(self, group=1, counted=compose(*parts))
             except Refused as refusal:
                 reason = refusal.message
@@ -272,6 +273,7 @@ class Account:
         counted = []
         for number, one in enumerate((*self.charges, charge), start=1):
             new = one is charge
+            # while the pairs stay the same, so do the curves of earlier charges
             if not new and not moved:
                 counted.append(one)
                 continue

@@ -166,6 +166,7 @@ def _find_occurring(feature: Feature, totals: Iterable[Table]) -> NDArray[np.boo
             if published.name in feature.names:
                 starts = feature.depths[len(published.names) - 1].starts
                 leaves = np.diff([*starts, len(feature.levels)])
+                # a level needs room under every total that has its feature
                 occurring &= np.repeat(_sum_to_axis(total, axis) > 0, leaves)
     return occurring
 

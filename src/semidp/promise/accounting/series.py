@@ -201,6 +201,7 @@ class SeriesAccount:
         elif not self.accounts:
             return None
         kept: list[Margin] = []
+        # larger totals first, since they imply those that lie within them
         for margin in sorted({*published}, key=lambda one: (-len(one.names), one.names)):
             if not margin.is_within_any(kept):
                 kept.append(margin)
@@ -335,10 +336,12 @@ class SeriesAccount:
             for periods, amount in costs:
                 for number in periods:
                     alone[number] += amount
+            # the period that was asked about comes first, whatever was spent on it
             ranked = sorted(alone, key=lambda number: (number != within, -alone[number], number))
             worst = ranked[: attendance.most]
             everything = sum((amount for _, amount in costs), Fraction(0))
             largest = sum((alone[number] for number in worst), Fraction(0))
+            # pooled releases counted in each of their periods may exceed all that was spent
             return min(largest, everything), tuple(sorted(worst))
         sets = attendance.list_largest_sets(numbers)
         if within is not None:
@@ -376,6 +379,7 @@ class SeriesAccount:
         left = self.limit - self.find_worst(within=period)[0]
         if left <= 0:
             return None
+        # rounded down: what is offered may be less than what is left, and never more
         return Budget.zcdp(left) if self.budget.rho is not None else Budget.gdp(sqrt_down(left))
 
     def counting_with(self, period: int) -> tuple[Periods, ...]:

@@ -153,6 +153,7 @@ class ContinuousGaussianMechanism(GaussianNoise):
     def mean_l2(self) -> float:
         """The expected loss itself, ``E‖P·noise‖ = σ√2 Γ((s+1)/2)/Γ(s/2)`` with s the dimension."""
         half = self.space.dimension / 2
+        # the Γ of a few hundred overflows, and its logarithm does not
         log_ratio = math.lgamma(half + 0.5) - math.lgamma(half)
         return math.sqrt(2 * self.variance) * math.exp(log_ratio)
 

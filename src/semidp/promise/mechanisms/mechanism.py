@@ -292,6 +292,7 @@ class Mechanism(ABC):
             raise InputError(f"the query must be whole numbers of shape {shape}")
         source = SystemRandomness() if randomness is None else randomness
         noisy = self._add(numbers, self.noise(source))
+        # studies add floats, whose last digits may tell the count
         private = source.secure and not self.for_studies
         return Measurement(noisy, self.publish(noisy), self.name, self.claim, private)
 

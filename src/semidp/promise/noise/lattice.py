@@ -168,6 +168,7 @@ class _ZeroSums:
                 "lattice noise needs sigma of at least 1/2, use the discrete Gaussian for less"
                 " noise"
             )
+        # chosen now: what cannot be drawn is refused before it is asked to be
         _trees(*self._sampling_parameters)
 
     @property

@@ -223,6 +223,7 @@ class Schema:
             groups.setdefault(names, []).append(levels)
         for names, zeros in groups.items():
             mask &= self._not_among(names, zeros)
+        # one array serves everybody who asks
         mask.setflags(write=False)
         return mask
 

@@ -160,6 +160,7 @@ def list_handovers(
             tasks.append(None)
         for doers in list_partitions(len(tasks)):
             doer = dict(zip(tasks, doers, strict=True))
+            # nobody moves twice: who takes the place of the person cannot make room as well
             if room and placed is not None and doer[None] == doer[placed]:
                 continue
             yield Handover(blocks, differing, doer, axes, units, placed).describe()
@@ -197,6 +198,7 @@ class Handover:
         for number in range(max(self.doer.values(), default=-1) + 1):
             before, after, required = self._describe_other(number)
             rules |= required
+            # whoever changes in no feature in sight changes nothing that the query counts
             if before != after:
                 records.append(MovedRecord(tuple(before.values()), tuple(after.values())))
         kept = frozenset(rule for rule in rules if rule.axis in self.axes)
@@ -222,8 +224,10 @@ class Handover:
             if k is None or doer != number:
                 continue
             for axis, depth in self.blocks[k].items():
+                # a carrier has y's whole published value before the exchange
                 if before.get(axis, ALTERNATIVE) != ALTERNATIVE:
                     rules.add(Rule(axis, (before[axis], ALTERNATIVE), depth, True))
+            # features of units come with a place, and only its carrier takes that
             taken = {*self.differing[k]} - self.units
             if k == self.placed:
                 taken |= self.units
@@ -319,6 +323,7 @@ class Tree:
         kinds = self._children(prefix)
         nodes = set(used)
         for kind, (_, copies) in enumerate(kinds):
+            # nodes of one kind are numbered in steps, so a number tells the kind
             mine = sum(node % len(kinds) == kind for node in used)
             if mine < copies:
                 nodes.add(kind + mine * len(kinds))

@@ -132,6 +132,7 @@ class SeenBlock:
             before = [
                 cell for letter, cell in zip(letters, chosen, strict=False) if letter != ALTERNATIVE
             ]
+            # a cell cannot hold more records before the exchange than t counts there
             full = [before.count(cell) == count for cell, count in enumerate(self.counts)]
             is_before = letters[len(chosen)] != ALTERNATIVE
             fresh = set()
@@ -233,6 +234,7 @@ class ExchangeTable:
             view = meet(margin.view, released)
         counts = self.blocks.structure.grid.sum(margin.counts, view, margin.view)
         positive = tuple(counts[counts > 0].tolist())
+        # nobody can hand over another level of a block that has only one
         if len(positive) < 2:
             return None
         features = list_axes(view)

@@ -165,6 +165,7 @@ class Family:
         factors = []
         for place, (tree, move, first) in enumerate(zip(trees, moves, firsts, strict=True)):
             options = patterns(tree, move, first)
+            # without its shape a tree has fewer patterns, which cover all of its moves
             if options is None and tree.shape is not None:
                 options = patterns(tree.free, move, first)
             if options is None:
@@ -189,6 +190,7 @@ class Family:
         """
         size = len(self.signs)
         rows, columns = np.triu_indices(size)
+        # kernels are symmetric: half of the entries do, those off the diagonal twice
         weights = self.signs[rows] * self.signs[columns] * np.where(rows == columns, 1, 2)
         flat = rows * size + columns
         stacked = []
@@ -220,6 +222,7 @@ class Family:
         once.
         """
         terms = len(self.signs) ** 2 * float(tau.sum())
+        # one rounding for each operation that a term goes through
         steps = len(views) + 4 * len(self.factors) + len(self.signs) ** 2 + 16
         return self.scale * terms * steps * _UNIT
 

@@ -279,6 +279,7 @@ class UnitCosts(LinkedCosts):
             for count, changed in zip(levels, changes, strict=True):
                 between *= -Fraction(1, count) if changed else 1 - Fraction(1, count)
             if any(changes):
+                # |x - y|² = |x|² + |y|² - 2<x, y>, and both nodes have the same length
                 best = max(best, 2 * same - 2 * between)
         return share * best
 
@@ -336,6 +337,7 @@ def _sum_of_lengths(times: int, square: Fraction, others: int) -> Fraction:
         return times**2 * square
     single = sqrt_up(Fraction(_SINGLE))
     root = times * sqrt_up(square) + others * single
+    # rounded up to 40 binary digits: exact sums of costs stay short
     return Fraction(math.ceil(root**2 * 2**40), 2**40)
 
 

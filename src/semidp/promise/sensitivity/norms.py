@@ -154,6 +154,7 @@ class ReleasedTable:
         """
         if self.possible is not None and move[~self.possible].any():
             return False
+        # the records that vanish, which some table of D_t must hold
         gone = np.maximum(-move, 0)
         for margin in self.visible:
             if (self.grid.sum(gone, margin.view) > margin.counts).any():
@@ -164,6 +165,7 @@ class ReleasedTable:
         """Whether some table of whole numbers holds these records and has the published margins."""
         from scipy.optimize import Bounds, LinearConstraint, milp
 
+        # what is not known to be attained only makes a norm an upper bound
         if gone.size > LARGEST_PROGRAM:
             return False
         views = [margin.view for margin in self.visible]
@@ -199,6 +201,7 @@ def find_norms(table: ReleasedTable, a: int) -> TableNorms:
     >>> found.norms, found.exact, found.method
     (Norms(l1=4, l2_squared=4, linf=1), True, 'record patterns')
     """
+    # no more records can differ than there are
     a = min(a, table.structure.n)
     result = _search(table, a)
     # A lower and an upper bound that share no step with the search hold it in between.

@@ -92,6 +92,7 @@ class Residuals:
         """Return, for each entry of a residual, the whole number that makes it whole: the product
         of its numbers of siblings.
         """
+        # refuses products of siblings that would wrap around
         self.largest_scale(view)
         result = np.ones(self.shape(view), dtype=np.int64)
         for place, axis in enumerate(list_axes(view)):
@@ -246,6 +247,7 @@ def _gain(chain: Chain, view: int, target: int) -> float:
     """
     centred = np.ones(1)
     if view:
+        # unit noise minus the mean of its c siblings has the variance 1 - 1/c
         centred = 1 - 1 / _siblings(chain, view)
     if view < target:
         centred = np.repeat(centred, chain.children(view, target))
@@ -329,6 +331,7 @@ def _is_product(domain: Mask) -> bool:
     for axis in range(domain.ndim):
         other_axes = tuple(other for other in range(domain.ndim) if other != axis)
         levels.append(int(domain.any(axis=other_axes).sum()))
+    # a domain lies inside the product of its sides: it is that product if it is as large
     return math.prod(levels) == int(domain.sum())
 
 
@@ -419,6 +422,7 @@ class AveragingProjection:
             result -= self.grid.spread(_share(ones, coefficient, cells), view)
         if self.domain is not None:
             result *= self.domain
+        # cells that totals fix may end slightly below 0
         return np.maximum(result, 0.0)
 
 
@@ -450,6 +454,7 @@ class LeastSquaresProjection:
                 " zeros, or publish coarser margins"
             )
         values, vectors = np.linalg.eigh((self.operator @ self.operator.T).toarray())
+        # margins share their sums, so A A' is singular: what rounding left of 0 is 0
         kept = values > values[-1] * 1e-11
         vectors = vectors[:, kept]
         return (vectors / values[kept]) @ vectors.T, int(kept.sum())

@@ -106,6 +106,7 @@ class OutcomeMoves:
         best = np.zeros(3)
         for move in self._moves:
             along = self._restrict_move(move)
+            # too many ways: each replaced value changes a sum by the largest value at most
             if self._by_outcome and (2 * len(ends)) ** along.letters > _MOST_PLACEMENTS:
                 widest = max(values[-1] for values in self.values)
                 return self.replaced_norms.multiply(widest)
@@ -126,6 +127,7 @@ class OutcomeMoves:
             signs = np.array(along.signs, dtype=np.float64)
             few = self._distinct_values(along.letters)
             if sum(len(values) for _, values in few) ** along.letters > _MOST_PLACEMENTS:
+                # too many ways: the person and a carrier of each block replace one value each
                 records = len(self.blocks) + 1
                 sets = len(self.sets)
                 return Norms(sets * records, sets * records**2, records)
@@ -160,6 +162,7 @@ class OutcomeMoves:
                 kernels = products * gram[at[:, :, None], at[:, None, :]]
                 norms = self._largest(move, nodes, partial(_squares, kernels))
                 best = max(best, float(norms[1]))
+        # the query is whole, and so is the square that rounding moved
         return math.ceil(best - 1e-6)
 
     def moment_norms(self, rows: NDArray[np.object_]) -> Norms:
@@ -189,6 +192,7 @@ class OutcomeMoves:
             for record, letter in enumerate(where.places):
                 factors[:, letter] += signed[:, record]
             if len(placed) * len(chosen) * cells.shape[1] > _MOST_VECTORS:
+                # triangle inequality: as if every factor met the longest row
                 longest = Norms.from_vectors(rows)
                 lengths = float(np.abs(factors).sum(axis=1).max())
                 norms = [lengths * longest.l1, lengths**2 * longest.l2_squared]
@@ -310,6 +314,7 @@ class OutcomeMoves:
             longer = {}
             for one, other in itertools.product(shared.values(), masks):
                 both = one & other
+                # different patterns may share groups alike: each way counts once
                 longer[both.tobytes()] = both
             shared = longer
         self._options[key] = list(shared.values())

@@ -96,6 +96,7 @@ class Probes:
 
     def limit_records(self, records: int) -> "Probes":
         """The exchanges that change at most `records` records: pairs of the ball A_records."""
+        # each record that changes counts twice: it vanishes and it appears
         kept = np.abs(self.signs).sum(axis=1) <= 2 * records
         return Probes(self.nodes[kept], self.signs[kept])
 
@@ -216,6 +217,7 @@ class _Draw:
             cells[differ, server + 2, block] = y[differ, block]  # a carrier has y's whole tuple
             carries[differ, server + 1] = 1
         leaves = self._leaves(cells)
+        # y is what the person becomes, and no record of its own before
         before = np.delete(leaves, 1, axis=1)
         after = before.copy()
         after[:, 0] = leaves[:, 1]

@@ -348,6 +348,7 @@ class ProductSpace(QuerySpace):
                 for margin in self.dataspace.published_totals
                 if is_within_view(view, margin.view)
             )
+            # every margin that holds a residual gives the same one
             margin = next(holding)
             cut = self.trim(margin.counts, margin.view)
             summed = self.residuals.table(cut, margin.view, view)

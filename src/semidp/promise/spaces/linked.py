@@ -264,6 +264,7 @@ class LinkedDataspace(Dataspace):
                 "group quarters are counted in no table of units, and some table of members has to"
                 f" say who lives in them: ask for {quarters.feature!r} in tables of members alone"
             )
+        # for its refusals
         _ = self.home
 
     @classmethod

@@ -89,6 +89,7 @@ class Tradeoff(Encodable, ABC):
             raise InputError("alpha must lie between 0 and 1")
         values = array
         if not self.is_trivial:
+            # f(x) <= x: two datasets are never harder to tell apart than equal ones
             values = np.clip(self._values(array), 0.0, array)
         return float(values) if np.ndim(alpha) == 0 else values
 
@@ -111,6 +112,7 @@ class Tradeoff(Encodable, ABC):
         target = proportion(delta, "delta")
         if target == 1 or self.is_trivial:
             return 0.0
+        # delta(epsilon) is 0 only where pure DP holds, which no search over floats shows
         if target == 0:
             pure = self.implied_epsilon()
             return math.inf if pure is None else round_up(pure)
@@ -158,6 +160,7 @@ class Tradeoff(Encodable, ABC):
         for ours, theirs in sides:
             mine, yours = ours._deltas(grid), theirs._deltas(grid)
             tolerance = _CLOSE + _CLOSE * np.maximum(mine, yours)
+            # fast values may be less tight: those that nearly tie are computed tightly
             for i in np.flatnonzero(np.abs(mine - yours) <= tolerance):
                 epsilon = Fraction(grid[i])
                 mine[i], yours[i] = ours.delta(epsilon), theirs.delta(epsilon)

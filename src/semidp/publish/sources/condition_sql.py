@@ -127,6 +127,7 @@ class SparkDialect(Dialect):
 
     def matches(self, text: str, pattern: str) -> str:
         """Whether all of a text matches a regular expression."""
+        # $ would accept a line break at the end
         whole_text = rf"^({pattern})\z"
         return f"({text} RLIKE {self.quote_text(whole_text)})"
 
@@ -277,6 +278,7 @@ class ExpressionWriter:
                 return f"({first.sql} {sign} {second.sql})"
             order = self.dialect.order_bytewise
             return f"({order(first.sql)} {sign} {order(second.sql)})"
+        # from here on a constant stands on the right
         if first.constant is not None:
             first, second, sign = second, first, _MIRRORED[sign]
         if first.whole is not None and second.whole is not None:
@@ -297,6 +299,7 @@ class ExpressionWriter:
             equal = str(0 in _SIGNS[sign])
             if first.digits is None or second.digits is None:
                 return equal
+            # digits are those of absolute values: below 0 their order is turned
             one, other = ordered(first.digits), ordered(second.digits)
             return (
                 f"CASE WHEN {first.digits} IS NULL OR {second.digits} IS NULL THEN {equal} WHEN"
@@ -306,6 +309,7 @@ class ExpressionWriter:
         nearest = str(_sign(Decimal(repr(float(number))) - number) in _SIGNS[sign])
         if first.digits is None or number == 0:
             return nearest
+        # digits are those of the absolute value
         towards = _MIRRORED[sign] if number < 0 else sign
         whole, _, fraction = format(number.copy_abs(), "f").partition(".")
         digits = self.dialect.quote_text(

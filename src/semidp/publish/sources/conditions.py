@@ -245,6 +245,7 @@ class _Parser:
 
     def _either(self) -> Node:
         self.depth += 1
+        # brackets inside brackets would end the stack of Python
         if self.depth > _MOST_DEPTH:
             raise InputError(self.failure)
         parts = [self._conjunction()]
@@ -261,6 +262,7 @@ class _Parser:
 
     def _negation(self) -> Node:
         negated = False
+        # in a loop: a thousand times NOT must not end the stack
         while self._take("not"):
             negated = not negated
         tree = self._comparison()
@@ -297,6 +299,7 @@ class _Parser:
             return Call("not", (Call("surely", (Call("=", (left, right)), both)),))
         if word is None:
             raise InputError(self.failure)
+        # IS TRUE is false, and never unknown, where the value is missing
         return Call("surely", (Call("=", (left, Constant(TRUTH, word == "true"))),))
 
     def _membership(self, left: Node) -> Node | None:
@@ -336,6 +339,7 @@ class _Parser:
         if not negative:
             return tree
         if isinstance(tree, Constant) and isinstance(tree.value, Decimal):
+            # a negative number is one constant: comparisons look at its value
             return Constant(NUMBER, tree.value.copy_negate())
         return Call("-", (Constant(NUMBER, Decimal(0)), tree))
 
@@ -402,6 +406,7 @@ class _Parser:
             parts.append(self._either())
         if not parts:
             raise InputError(self.failure)
+        # ELSE NULL is what CASE gives without ELSE
         if self._take("else") and self._take("null") is None:
             parts.append(self._either())
         self._expect("end")
@@ -451,6 +456,7 @@ class _Parser:
     def _column(self, name: str) -> Node:
         if name in self.columns:
             return NamedColumn(name)
+        # SQL takes names in any case, unless columns differ in nothing else
         alike = [column for column in self.columns if column.lower() == name.lower()]
         if len(alike) == 1:
             return NamedColumn(alike[0])

@@ -165,6 +165,7 @@ def stored_kinds(connection: Any, relation: str, untyped: Collection[str]) -> di
     for name, kind in rows:
         if name in untyped and kind == "VARCHAR":
             kinds[name] = UNTYPED
+        # a type that ends with ] is a list, which no condition reads
         elif kind.startswith(("DECIMAL", "ENUM")) and not kind.endswith("]"):
             kinds[name] = TEXT if kind.startswith("ENUM") else DECIMAL
         else:

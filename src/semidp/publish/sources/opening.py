@@ -180,6 +180,7 @@ def open_source(
         )
     try:
         source._check()
+    # an interrupt too: nobody else knows of the connection yet
     except BaseException:
         source.close()
         raise

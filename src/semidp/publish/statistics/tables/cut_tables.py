@@ -269,6 +269,7 @@ class CutKind:
         depth = view[self.cut.axis]
         held = kept_nodes(chain, space.inhabited_leaves[self.cut.axis], depth)
         below = chain.slice_descendants(self.cut.depth, node, depth)
+        # residuals leave out empty nodes, so places are counted among the others
         start = int(held[: below.start].sum())
         stop = start + int(held[below].sum())
         axes_before = list_axes(view).index(self.cut.axis)

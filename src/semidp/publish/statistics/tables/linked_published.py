@@ -124,6 +124,7 @@ class PublishedLinked(PublishedCells):
         if fits is None:
             # The files hold coded sizes: the fit is that of the same measurement, and so the same.
             again = published_linked(self.request, self.mechanism, measured, silent)
+            # another version may fit otherwise, and its single sizes would not be these
             _compare_counts(self.units, again.units)
             fits = again.fitted_units
             assert fits is not None, "tables were fitted, so that they hold their fits"
@@ -281,6 +282,7 @@ def agreeing_places(
         units = _roll_up_counts(space.units, of_units, equation.sizes)
         if members is None or units is None:
             continue
+        # estimates were made to agree: only fitted whole numbers may not
         if members.dtype.kind != "i" or units.dtype.kind != "i":
             continue
         sizes = agreement.sizes.astype(np.int64)
