@@ -260,7 +260,7 @@ class CanonicalMechanism(Mechanism):
         """Add noise to x11 in steps of the grid; no bit depends on floating-point arithmetic with
         x11.
         """
-        return (values << self.bits) + noise
+        return np.asarray((values << self.bits) + noise)
 
     def measure_many(
         self, values: NDArray[np.int64], count: int, randomness: Randomness
