@@ -361,8 +361,9 @@ class RegressionRequest(OutcomeRequest):
         terms = [column.features for column in design.columns]
         if isinstance(space, SumSpace):
             blocks = [{*block.names} for block in space.blocks]
-            covered = [any({*term} <= block for block in blocks) for term in terms]
-            sufficient = all(covered)
+            sufficient = True
+            for term in terms:
+                sufficient &= any({*term} <= block for block in blocks)
         elif isinstance(space, MomentSpace):
             sufficient = space.design.columns == design.columns and space.regular
         else:
