@@ -89,7 +89,7 @@ def draw_peer(given: argparse.Namespace, names: list[str], codes: Codes, sizes: 
     frame = pandas.DataFrame(codes, columns=names)
     data = mbi.Dataset(frame, mbi.Domain(names, sizes))
     rho = float(given.rho) * SHARES[given.way]
-    mechanism = importlib.import_module(f"mechanisms.{given.way}")
+    mechanism: Any = importlib.import_module(f"mechanisms.{given.way}")
     mechanism.FactoredInference = engine
     if given.way == "mst":
         mechanism.cdp_rho = lambda epsilon, delta: rho
