@@ -243,7 +243,7 @@ def test_what_an_approval_would_leave_open_is_not_signed(here: Semidp, office: P
     plan = office / "plan.toml"
     sign = ("plan", "sign", "plan.toml", "--key", "officer.key")
     plan.write_text(PLAN.replace('mu = "1"\n', ""))
-    assert "no budget, so that an approval would approve any" in one_sentence(here(*sign))
+    assert "no budget, so an approval would approve any" in one_sentence(here(*sign))
     assert not (office / "plan.toml.approval").exists()
     # A target error fixes the budget, by what is published exactly.
     plan.write_text(PLAN.replace('mu = "1"', 'target_error = "3"'))

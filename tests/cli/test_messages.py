@@ -213,8 +213,8 @@ def test_a_mistyped_column_names_the_nearest(here: Semidp, tmp_path: Path) -> No
         (("--where", "sex = f"), "'f' is no column, and text stands in single quotes"),
         (("--where", 'sex = "f"'), "'f' is no column, and text stands in single quotes"),
         (("--where", "regoin = 'n'"), "'regoin' is no column (did you mean 'region'?)"),
-        (("--where", "age => 5"), "the WHERE holds =>, which is no comparison: write >="),
-        (("--where", "age =< 5"), "the WHERE holds =<, which is no comparison: write <="),
+        (("--where", "age => 5"), "the WHERE holds =>, which is not a comparison: write >="),
+        (("--where", "age =< 5"), "the WHERE holds =<, which is not a comparison: write <="),
         (
             ("--levels", "sex=F,M"),
             "(--levels sex=a,b names all of them, in the letters and capitals of the data; codes of"

@@ -142,7 +142,7 @@ def test_survey_weights_and_unknown_sizes_are_refused_with_the_reason(
     )
     said = one_sentence(here(*words, "--count", "weight"))
     assert (
-        "Survey weights are no counts, and are refused: one person would stand for as many" in said
+        "Survey weights are not counts, and are refused: one person would stand for as many" in said
     )
     said = one_sentence(here(*words, "--adjacency", "add-remove"))
     assert "data without a public number of records are refused" in said

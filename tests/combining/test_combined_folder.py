@@ -87,7 +87,7 @@ def test_numbers_that_were_changed_are_found(
     assert run(["show", str(copy)]) == 1
     assert "estimates of sex-age that do not follow from its releases" in capsys.readouterr().out
     assert run(["intervals", str(copy), "--of", "sex=f"]) == 2
-    assert "nothing is answered from it" in capsys.readouterr().err
+    assert "no questions are answered from it" in capsys.readouterr().err
     source = copy / "releases" / "1" / "release.json"
     source.write_text(source.read_text().replace('"created": "2', '"created": "3'))
     assert run(["show", str(copy)]) == 2

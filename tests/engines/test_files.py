@@ -273,7 +273,7 @@ def test_a_pipe_is_no_file(tmp_path: Path, refused: Refused) -> None:
     with pytest.raises(InputError) as caught:
         open_source(tmp_path / "people.csv")
     refused(
-        caught.value, "is no regular file, and data are read more than once: copy them to a file"
+        caught.value, "is not a regular file, and data are read more than once: copy them to a file"
     )
 
 

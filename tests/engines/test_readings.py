@@ -109,7 +109,7 @@ def test_other_encodings(tmp_path: Path) -> None:
 @pytest.mark.parametrize("wrong", ["2026-02..2025-11", "a..b", "2025-13..2026-14", "1..99999999"])
 def test_ranges_that_are_none_are_refused(wrong: str) -> None:
     first, _, last = wrong.partition("..")
-    with pytest.raises(InputError, match="is no range of months"):
+    with pytest.raises(InputError, match="is not a range of months"):
         months(first, last)
 
 

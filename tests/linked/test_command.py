@@ -82,7 +82,7 @@ def test_a_dry_run_and_a_plan(files, capsys):
         (f"{ASKED} --where age<3", "where"),
         (ASKED.replace("--table zone,sex,age", ""), "at least one table of members"),
         (f"{ASKED} --adjacency 3", "worst-case or exchange"),
-        (f"{ASKED} --partition zone --out parts", "no depth of a nested feature"),
+        (f"{ASKED} --partition zone --out parts", "not a depth of a nested feature"),
         (f"{ASKED} --group zone --mean age --bounds age=0,99", "only tables are built"),
     ],
 )

@@ -362,7 +362,7 @@ def test_a_changed_part_is_found(tmp_path):
 
 
 REFUSED = {
-    "no depth of a nested feature": ("sex", {}, InputError),
+    "not a depth of a nested feature": ("sex", {}, InputError),
     "no table is finer": (
         "county",
         {"tables": [["county", "sex"], ["units:county", "size"]]},

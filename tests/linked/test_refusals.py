@@ -38,7 +38,7 @@ ASKED = {
         "--most-members 6 ", ""
     ),
     "count, where and id": f"{GOOD} --where 'age < 3'",
-    "count, where and id are not built": f"{GOOD} --count age",
+    "count, where and id are not supported": f"{GOOD} --count age",
     "--id and --units cannot be given together": f"{GOOD} --id home",
     "one table of members and one of units": (
         GOOD.replace("--table zone,sex,age ", "").replace(LEVELS, "")
@@ -46,7 +46,7 @@ ASKED = {
     "at least one table of members": GOOD.replace("--table units:zone,size", ""),
     "worst-case or exchange": f"{GOOD} --adjacency 3",
     "linked records have the adjacency": f"{GOOD} --adjacency definition",
-    "no depth of a nested feature": f"{GOOD} --partition zone --out parts",
+    "not a depth of a nested feature": f"{GOOD} --partition zone --out parts",
     "only tables are built": f"{GOOD} --group zone --mean age --bounds age=0,99",
     "only aggregates ask what a column holds": f"{GOOD} --read-as age=1.234,5",
     "structural zeros": f"{GOOD.replace(LEVELS, '')} --schema schema.toml",
@@ -66,12 +66,12 @@ ASKED = {
         f"{SPLIT} --table units:tenure,size --table tenure --exact units:tenure --exact state"
     ),
     "no promise about a whole unit": QUARTERS.replace("--protect member", "--protect unit"),
-    "declare least = 0 beside quarters": QUARTERS.replace("--set least=0 ", ""),
+    "declare least = 0 with quarters": QUARTERS.replace("--set least=0 ", ""),
     "in tables of members alone": QUARTERS.replace("units:zone,size", "units:zone,tenure,size"),
     "some table of members": (
         QUARTERS.replace("zone,tenure,sex", "zone,sex").replace("--levels tenure=own,rent ", "")
     ),
-    "no kind of quarters": QUARTERS.replace(
+    "cannot be a kind of quarters": QUARTERS.replace(
         "--set quarters=tenure=rent", "--set quarters=tenure=castle"
     ),
     "all levels of 'tenure' but one": QUARTERS.replace("tenure=own,rent ", "tenure=own,rent,none "),
@@ -94,7 +94,7 @@ ASKED = {
         f"{GOOD.replace('size', 'size,old')} --levels old=1 --set 'aggregate=old=age'"
     ),
     "no order": f"{GOOD.replace('size', 'size,old')} --levels old=1 --set 'aggregate=old=first(age)'",
-    "beside the link": (
+    "besides the link": (
         f"{GOOD.replace('size', 'size,old')} --levels old=1 --set 'aggregate=old=max(home)'"
     ),
     "'old' has values not among": (

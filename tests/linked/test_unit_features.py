@@ -146,7 +146,7 @@ NO_AGGREGATES = {
     "count(*) over ()": "one expression",
     "count(*) from homes --": "one expression",
     "count(*)) from members; drop table members; select (1": "one expression",
-    "max(home)": "no column of members beside the link",
+    "max(home)": "not a column of members besides the link",
     "max(agee)": "did you mean",
     "max(members.age)": "one expression",
     "count(*), 1": "one expression",

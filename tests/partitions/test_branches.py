@@ -194,7 +194,7 @@ def test_a_cut_has_something_below_it() -> None:
     from semidp.errors import InputError
 
     for name in ("tract", "sex", "nowhere"):
-        with pytest.raises(InputError, match="no depth of a nested feature"):
+        with pytest.raises(InputError, match="not a depth of a nested feature"):
             Cut.from_name(SCHEMAS["first"], name)
     with pytest.raises(InputError, match="no feature of these tables is nested"):
         Cut.from_name(Schema([Feature("sex", "fm")]), "sex")

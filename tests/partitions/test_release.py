@@ -312,8 +312,8 @@ def test_what_cannot_be_released_part_by_part_is_refused_in_a_sentence(
         "no part can draw its own",
     )
     refused(Plan([TableRequest(["tract", "sex"])], [], FEATURES), "no privacy budget")
-    refused(Plan(table, [], FEATURES), "no depth of a nested feature", "tract")
-    refused(Plan(table, [], FEATURES), "no depth of a nested feature", "sex")
+    refused(Plan(table, [], FEATURES), "not a depth of a nested feature", "tract")
+    refused(Plan(table, [], FEATURES), "not a depth of a nested feature", "sex")
     refused(
         Plan([TableRequest(["state", "sex"], Budget.gdp(1))], ["county"], FEATURES),
         "no table is finer",

@@ -218,7 +218,7 @@ def test_force_replaces_records_and_no_other_file(
         assert "holds no records" in said("--out", other, *more, code=2)
     assert other.read_text() == "a,b\n"
     (tmp_path / "notes.about.json").write_text("{}")
-    assert "was not written beside records" in said(
+    assert "was not written with records" in said(
         "--out", tmp_path / "notes.csv", "--force", code=2
     )
     link = tmp_path / "link.csv"

@@ -633,8 +633,7 @@ def _refuse_fixed(space: QuerySpace) -> None:
     """Refuse to look for a pair if there is none."""
     if space.is_zero:
         raise Refused(
-            "the published totals fix this table, so that there is no second table to compare it"
-            " with"
+            "the published totals fix this table, so there is no second table to compare it with"
         )
 
 

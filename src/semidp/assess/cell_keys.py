@@ -96,8 +96,8 @@ class PerturbationTable:
         {0: Fraction(1, 1)}
         >>> PerturbationTable.from_csv("count,noise\\n1,0\\n", "noise.csv")
         Traceback (most recent call last):
-        semidp.errors.DataError: noise.csv is no perturbation table: it needs the columns i, j, p or
-        pcv, ckey, pvalue
+        semidp.errors.DataError: noise.csv is not a perturbation table: it needs the columns i, j, p
+        or pcv, ckey, pvalue
         """
         header, lines = _csv(text, name)
         if set(LOOKUP) <= set(header):
@@ -111,7 +111,7 @@ class PerturbationTable:
                     )
             return cls(_transition_rows(_columns(header, lines, TRANSITIONS, name), name))
         needed = f"{', '.join(TRANSITIONS)} or {', '.join(LOOKUP)}"
-        raise DataError(f"{name} is no perturbation table: it needs the columns {needed}")
+        raise DataError(f"{name} is not a perturbation table: it needs the columns {needed}")
 
     def suppressing(self, threshold: int) -> "PerturbationTable":
         """Return the table with published counts below a threshold suppressed.

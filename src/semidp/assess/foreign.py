@@ -149,7 +149,9 @@ def _around(first: ArrayLike, second: ArrayLike) -> tuple[tuple[Outputs, Outputs
         unit = 2.0 ** math.floor(math.log2(typical / _FINE))
     largest = max(float(np.abs(one).max()), float(np.abs(other).max()))
     if largest / unit >= _LARGEST:
-        raise InputError("the outputs are too large beside their spread to be read in whole steps")
+        raise InputError(
+            "the outputs are too large compared with their spread to be read in whole steps"
+        )
     first_value = np.rint(first_centre / unit).astype(np.int64)
     second_value = np.rint(second_centre / unit).astype(np.int64)
     if np.array_equal(first_value, second_value):

@@ -644,7 +644,7 @@ def worst_linked_pair(
     if change is None:
         raise Refused(
             "no two linked datasets with the published totals were found that differ in what is"
-            " measured, so that there is nothing to attack"
+            " measured, so there is nothing to attack"
         )
     vectors = []
     for side in (-1, 1):

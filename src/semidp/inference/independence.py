@@ -309,7 +309,7 @@ def independence_test(
     free = spread > 0
     if not free.any():
         raise Refused(
-            "the margins leave only one table (in every stratum), so that there is nothing to test"
+            "the margins leave only one table (in every stratum), so there is nothing to test"
         )
     scale = np.where(free, 1 / np.where(free, spread + variances, 1.0), 0.0)
     statistic = float(((estimate - mean) ** 2 * scale).sum())

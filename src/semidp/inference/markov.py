@@ -382,8 +382,8 @@ def build_chains(
     has_swaps = plain and _decomposable([frozenset(margin) for margin in axes])
     if not has_swaps and cells > _MOST_LATTICE_CELLS:
         raise Refused(
-            "with totals in a circle, structural zeros, nested features or noise on residuals the"
-            f" posterior is computed for at most {_MOST_LATTICE_CELLS} cells, and"
+            "with totals that form a cycle, structural zeros, nested features or noise on residuals"
+            f" the posterior is computed for at most {_MOST_LATTICE_CELLS} cells, and"
             f" {published.name!r} has {cells:,}"
         )
     likelihood = join_likelihoods(reading.entries(schema) for reading in used)

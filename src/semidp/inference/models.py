@@ -70,7 +70,7 @@ class Formula:
         """
         if text.count("~") != 1:
             raise InputError(
-                f"{text!r} is no model such as 'survived ~ class * sex', or '~ class * sex' for"
+                f"{text!r} is not a model such as 'survived ~ class * sex', or '~ class * sex' for"
                 " counts"
             )
         left, right = (part.strip() for part in text.split("~"))
@@ -429,7 +429,7 @@ def model(
     asked = Formula.parse(formula)
     names = (*asked.features, *([asked.response] if asked.response else []))
     if not asked.features:
-        raise InputError(f"{formula!r} names no feature beside the response: give at least one")
+        raise InputError(f"{formula!r} names no feature besides the response: give at least one")
     measured = measured_table(release, names, table)
     if measured.schema.possible is not None:
         raise Refused(

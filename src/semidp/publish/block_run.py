@@ -282,8 +282,7 @@ def prepare_parts(
         cut.reaches(schema.view(table.features)) for table in plan.tables
     ):
         raise InputError(
-            f"no table is finer than {partition!r}, so that there is nothing to release part by"
-            " part"
+            f"no table is finer than {partition!r}, so there is nothing to release part by part"
         )
     plan, scope = calibrate_separately(solve_target_errors(plan, scope, by_parts=True), scope)
     plan, choices = best_answered(plan, scope)

@@ -279,7 +279,7 @@ def plan_pairs(
 def _refuse_what_has_no_second_phase(asked: Microdata, dataspace: Dataspace) -> None:
     """Refuse before the charge what the second phase would refuse after it."""
     if not dataspace.n:
-        raise Refused("there are no records in the data, so that no microdata are made of them")
+        raise Refused("there are no records in the data, so no microdata are made of them")
     taken = {name for feature in dataspace.schema.features for name in feature.names}
     for name in asked.columns:
         if f"{name}{BINS}" in taken:

@@ -521,7 +521,8 @@ class Plan:
             request.refuse_units()
         if self.count is not None or self.id is not None or self.where is not None:
             raise InputError(
-                "count, where and id are not built beside linked units: keep such records in a file"
+                "count, where and id are not supported with linked units: keep such records in a"
+                " file"
             )
         declared = [feature.levels for feature in self.features if feature.name == SIZE]
         if declared and declared != [units.bounds.sizes]:
@@ -530,7 +531,7 @@ class Plan:
                 " levels of size out, and publish 5 and more as one with the top code size=5"
             )
         if self.structural_zeros:
-            raise InputError("structural zeros are not built beside linked units: leave them out")
+            raise InputError("structural zeros are not supported with linked units: leave them out")
         if isinstance(self.adjacency, int) or self.adjacency is AdjacencyChoice.definition:
             raise InputError(
                 "linked records have the adjacency worst-case or exchange: leave the number out"

@@ -433,7 +433,7 @@ def open_data(given: Given, plan: Plan, data: Any) -> Iterator[Any]:
         return
     # Units with a plan about one kind of record would be left out without a word.
     if given.has_units:
-        raise InputError("the plan has no [units], so that ⟨units⟩ has nothing to be linked by")
+        raise InputError("the plan has no [units], so ⟨units⟩ has nothing to be linked by")
     with open_records(given, plan, data) as source:
         yield source
 

@@ -165,7 +165,7 @@ def load_consistent(kind: type[_R], folder: Path | str) -> _R:
     _Check(release, read_release_document(Path(folder)), findings).run()
     if findings.wrong:
         raise InputError(
-            f"{folder} states what does not follow from its measurements, so that nothing is"
+            f"{folder} states what does not follow from its measurements, so no questions are"
             f" answered from it: semidp show {folder} says what"
         )
     return release
@@ -450,7 +450,7 @@ class _Check:
         described.update(self._own_files.values())
         more = sorted(set(digests) - files - described)
         self.findings.wrong += [
-            f"it lists {name!r}, which is no file of this release" for name in more
+            f"it lists {name!r}, which is not a file of this release" for name in more
         ]
         written = {*release_files(folder), SUMS, SIGNATURE, REPORT}
         present = {
@@ -493,7 +493,7 @@ class _Check:
         for part in () if release.partition is None else release.partition.parts:
             more = sorted({*part.files} - files)
             self.findings.wrong += [
-                f"it lists {name!r} in {part.folder}, which is no file of this release"
+                f"it lists {name!r} in {part.folder}, which is not a file of this release"
                 for name in more
             ]
             if [table.name for table in part.tables] != tables:

@@ -354,7 +354,7 @@ class ReleaseValue:
         """
         columns = self._find_columns(name)
         if not isinstance(columns, PublishedTable):
-            raise InputError(f"{name!r} is no table of counts: use release[{name!r}]")
+            raise InputError(f"{name!r} is not a table of counts: use release[{name!r}]")
         return columns
 
     def _find_columns(self, name: str | Iterable[str]) -> PublishedColumns:

@@ -231,7 +231,7 @@ def sign_plan(
     for request in plan.requests:
         if request.budget is None and not request.has_targets:
             raise InputError(
-                f"the plan gives {request.name!r} no budget, so that an approval would approve any:"
+                f"the plan gives {request.name!r} no budget, so an approval would approve any:"
                 " write the budget into the plan"
             )
     document = describe_approved(plan, given)
@@ -265,7 +265,9 @@ class Approval:
         except (ValueError, KeyError, TypeError):
             is_readable = False
         if not is_readable:
-            raise InputError(f"{self.place} is no approval of this version: sign the plan again")
+            raise InputError(
+                f"{self.place} is not an approval of this version: sign the plan again"
+            )
 
     def check_plan(self, plan: Plan, given: Given | None = None) -> None:
         """Refuse a plan other than the signed one; without settings only the plan is compared."""

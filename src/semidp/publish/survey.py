@@ -698,7 +698,7 @@ def linked_records(plan: Plan, units: LinkedUnits, data: Any) -> LinkedSource:
     if not isinstance(data, LinkedData) and units.source is not None:
         data = LinkedData(data, units.source)
     if not isinstance(data, LinkedData):
-        raise InputError("the plan has units, so that it needs two sources: give the units too")
+        raise InputError("the plan has units, so it needs two sources: give the units too")
     depths = {name: part.names for part in plan.chains for name in part.names}
     columns: dict[str, None] = {}
     for name in plan.names:
@@ -729,8 +729,7 @@ def _survey_linked(
     for name in of_members:
         if name in link.derived:
             raise Refused(
-                f"{name!r} is derived from the members of a unit, so that no table of members"
-                " has it"
+                f"{name!r} is derived from the members of a unit, so no table of members has it"
             )
     inherited = dict.fromkeys(name for name in of_members if name in source.inherited)
     if link.quarters is not None:

@@ -247,7 +247,7 @@ def _find_spans(rule: str, feature: Feature) -> list[Span | None]:
             numbers.append(None)
     if not any(numbers):
         raise InputError(
-            f"the rule {rule!r} compares {feature.name!r}, whose levels are no numbers"
+            f"the rule {rule!r} compares {feature.name!r}, whose levels are not numbers"
         )
     return numbers
 

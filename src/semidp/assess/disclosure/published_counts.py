@@ -336,7 +336,8 @@ class ReadingRules:
     def _read_rounded(self, count: int, base: int) -> tuple[int, int, int]:
         if count % base:
             raise DataError(
-                f"a published number is no multiple of {base}: is ⟨rounded⟩ right for this table?"
+                f"a published number is not a multiple of {base}: is ⟨rounded⟩ right for this"
+                " table?"
             )
         if count == 0 and self.zeros_kept:
             return 0, 0, 0

@@ -176,8 +176,8 @@ def _read_tables(
             read = rules.read_cell(text)
             if read is None:
                 raise DataError(
-                    f"a cell of {file.name} is no count and no declared mark of a suppressed cell"
-                    " (⟨suppressed⟩); or are these data, whose ⟨exact⟩ totals are to be named?"
+                    f"a cell of {file.name} is neither a count nor a declared mark of a suppressed"
+                    " cell (⟨suppressed⟩); or are these data, whose ⟨exact⟩ totals are to be named?"
                 )
             if listed[cell]:
                 raise DataError(f"the table {file.name} gives one cell twice")

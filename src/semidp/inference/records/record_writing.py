@@ -193,8 +193,8 @@ def linked_records(
         raise InputError("this release is about records of one kind: leave the file of units out")
     if public.link.quarters is not None:
         raise Refused(
-            "members in group quarters have no unit in a file, so that linked records of them are"
-            " not written"
+            "members in group quarters have no unit in a file, so linked records of them are not"
+            " written"
         )
     mechanism, of_members, of_units = _linked_tables(release)
     equations = mechanism.agreement.deepest
@@ -207,7 +207,7 @@ def linked_records(
     agreeing, places = agreeing_places(mechanism, of_members, of_units)
     if not places or agreeing < places:
         raise Refused(
-            "whole numbers of members and units do not agree here, so that no records have both"
+            "whole numbers of members and units do not agree here, so no records have both"
         )
     members = _match_tables(public.members, of_members, randomness)
     units = _match_tables(public.units, of_units, randomness)
@@ -241,13 +241,10 @@ def _match_tables(
     for table in tables:
         if table.name not in numbers.whole:
             raise Refused(
-                f"the table {table.name!r} does not hold whole numbers, so that no records have it"
+                f"the table {table.name!r} does not hold whole numbers, so no records have it"
             )
     if numbers.order is None:
-        raise Refused(
-            "the tables of one kind hang together in a circle, so that linked records are not"
-            " certain to exist"
-        )
+        raise Refused("the tables of one kind form a cycle, so linked records may not exist")
     return matched_records(numbers, randomness)
 
 
@@ -272,7 +269,7 @@ def _homes(
     by_place = np.argsort(units, kind="stable")
     slots = np.repeat(by_place, sizes[by_place])
     if not np.array_equal(np.sort(members), units[slots]):
-        raise Refused("members and units of some place do not agree, so that no records have both")
+        raise Refused("members and units of some place do not agree, so no records have both")
     order = np.lexsort((draw.random(len(members)), members))
     homes = np.empty(len(members), dtype=np.int64)
     homes[order] = slots

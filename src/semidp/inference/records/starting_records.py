@@ -290,8 +290,7 @@ class Beginning:
             fit = None
         if fit is None or fit.counts is None:
             raise Refused(
-                "no whole numbers were found that have all exact totals, so that there are no"
-                " records"
+                "no whole numbers were found that have all exact totals, so there are no records"
             )
         return Totals(view, fit.counts)
 

@@ -293,7 +293,7 @@ def check_records(path: Path, *, force: bool = False) -> None:
     """Refuse a path for records that holds something that nobody agreed to lose."""
     beside = about_file(path)
     if os.path.lexists(beside) and not _is_ours(beside):
-        raise Occupied(f"{beside} already exists, and was not written beside records")
+        raise Occupied(f"{beside} already exists, and was not written with records")
     if os.path.lexists(path) and (path.is_symlink() or not path.is_file() or not _is_ours(beside)):
         raise Occupied(f"{path} already exists, and holds no records that were put together here")
     if os.path.lexists(path) and not force:

@@ -63,8 +63,8 @@ class Cut:
         if every_name:
             choices = f"there are {', '.join(every_name)}"
         raise InputError(
-            f"{name!r} is no depth of a nested feature with a finer one below it that is released;"
-            f" {choices}",
+            f"{name!r} is not a depth of a nested feature with a finer one below it that is"
+            f" released; {choices}",
             needs="partition",
         )
 

@@ -308,7 +308,7 @@ def _check_reach(space: QuerySpace, ball: ExplicitBall, cells: NDArray[np.intp])
             return
     raise Refused(
         f"the moves of a = {space.adjacency.a} records do not connect all tables with these"
-        " margins, so that k-norm would publish exactly what separates them: use laplace, or give"
+        " margins, so k-norm would publish exactly what separates them: use laplace, or give"
         " a larger a"
     )
 

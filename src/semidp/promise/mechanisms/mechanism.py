@@ -378,7 +378,7 @@ class NoNoise(Mechanism):
     >>> from semidp.promise.mechanisms.examples import two_way
     >>> NoNoise.calibrate(two_way()[0], Budget.pure(1))
     Traceback (most recent call last):
-    semidp.errors.Refused: the published totals do not fix this table, so that it needs noise: use
+    semidp.errors.Refused: the published totals do not fix this table, so it needs noise: use
     another mechanism
     """
 
@@ -391,14 +391,14 @@ class NoNoise(Mechanism):
     scale = 0.0
     variance = 0.0
     tradeoff = Gaussian(Fraction(0))
-    """Nothing is learnt beyond the public totals: the identity, G_0."""
+    """Nothing is learned beyond the public totals: the identity, G_0."""
 
     @classmethod
     def calibrate(cls, space: QuerySpace, budget: Budget) -> Self:
         """Return the mechanism for a table that is already public; refuse any other."""
         if not space.is_zero:
             raise Refused(
-                "the published totals do not fix this table, so that it needs noise: use another"
+                "the published totals do not fix this table, so it needs noise: use another"
                 " mechanism"
             )
         return cls(space)

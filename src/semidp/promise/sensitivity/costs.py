@@ -230,7 +230,7 @@ class BallCosts:
         if least == 0:
             raise Refused(
                 f"with a = {self.a} the adjacent datasets agree on something that the published"
-                " statistics do not fix, so that it would be released exactly: give a larger a"
+                " statistics do not fix, so it would be released exactly: give a larger a"
             )
         return least
 

@@ -537,7 +537,7 @@ def linked_space(
         if len(set(views)) < len(views):
             raise InputError(f"two tables of {counted}s have the same features: name each once")
         if not dataspace.n:
-            raise Refused(f"there are no {counted}s, so that there is nothing to release")
+            raise Refused(f"there are no {counted}s, so there is nothing to release")
         kinds.append(KindSpace(dataspace, adjacency, views, public, counted))
     space = LinkedSpace(public, adjacency, *kinds)
     # asked now, so what has no proven cost is refused before anything is read

@@ -524,6 +524,6 @@ def recorded_product(
     # With other levels the recorded noise lies on other residuals, which cost something else.
     if not product.answers(query):
         raise Refused(
-            "other levels can hold a record here, over which residuals are centred otherwise"
+            "other levels can hold a record here, over which residuals are centered differently"
         )
     return product

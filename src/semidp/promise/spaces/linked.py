@@ -90,7 +90,7 @@ class Quarters:
         strange = [kind for kind in self.kinds if kind not in levels]
         if strange:
             raise InputError(
-                f"{strange[0]!r} is no level of {self.feature!r}, so that it can be no kind of"
+                f"{strange[0]!r} is no level of {self.feature!r}, so it cannot be a kind of"
                 " quarters"
             )
         other_places = [place for place, level in enumerate(levels) if level not in self.kinds]
@@ -160,18 +160,17 @@ class Link(Encodable):
     def _check_quarters(self, quarters: Quarters) -> None:
         if self.protect is Protect.unit:
             raise Refused(
-                "group quarters have no bound on their members, so that no promise about a whole"
-                " unit is known: protect members, or leave quarters out"
+                "group quarters have no bound on their members, so no promise about a whole unit"
+                " is known: protect members, or leave quarters out"
             )
         if self.least:
             raise Refused(
-                "everybody may live in group quarters, so that any unit may be empty: declare least"
-                " = 0 beside quarters"
+                "everybody may live in group quarters, so any unit may be empty: declare least = 0"
+                " with quarters"
             )
         if quarters.feature in self.derived:
             raise InputError(
-                f"{quarters.feature!r} is derived from members, so that it says of no unit what"
-                " it is"
+                f"{quarters.feature!r} is derived from members, so it cannot say what a unit is"
             )
 
     @property
@@ -230,8 +229,7 @@ class LinkedDataspace(Dataspace):
         for name in self.link.derived:
             if name in self.schema.names:
                 raise Refused(
-                    f"{name!r} is derived from the members of a unit, so that no table of members"
-                    " has it"
+                    f"{name!r} is derived from the members of a unit, so no table of members has it"
                 )
         for margin in self.units.margins:
             if {*margin.names} & {*self.link.derived}:

@@ -209,7 +209,7 @@ class Budget(Encodable):
             return Budget.pure(amount) if delta is None else Budget.approximate(amount, delta)
         if delta is not None:
             raise InputError(
-                f"delta is part of an epsilon budget; beside {key} set report_delta instead"
+                f"delta is part of an epsilon budget; with {key} set report_delta instead"
             )
         return Budget.zcdp(amount) if key == "rho" else Budget.gdp(amount)
 

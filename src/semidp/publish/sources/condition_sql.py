@@ -463,7 +463,7 @@ class ExpressionWriter:
         kinds = {value.kind for value in values}
         kind = kinds.pop() if len(kinds) == 1 else DECIMAL
         if name in _CHOICES[1:] and _group(kind) != NUMBER:
-            raise InputError(f"{self.place} asks for the {name} of what are no numbers")
+            raise InputError(f"{self.place} asks for the {name} of values that are not numbers")
         if kinds and {value.kind for value in values} != {INTEGER, DECIMAL}:
             raise InputError(
                 f"{self.place} chooses between values of different types: make them alike"

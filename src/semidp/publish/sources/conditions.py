@@ -205,7 +205,7 @@ class _Parser:
         turned = [text for _, text in tokens if text in _TURNED]
         if turned:
             raise InputError(
-                f"{self.place} holds {turned[0]}, which is no comparison: write"
+                f"{self.place} holds {turned[0]}, which is not a comparison: write"
                 f" {_TURNED[turned[0]]}"
             )
         return tokens[1:]
@@ -462,8 +462,8 @@ class _Parser:
             return NamedColumn(alike[0])
         if self.aggregates:
             raise InputError(
-                f"{self.place} names {name!r}, which is no column of members beside the"
-                f" link{did_you_mean(name, self.columns)}"
+                f"{self.place} names {name!r}, which is not a column of members besides"
+                f" the link{did_you_mean(name, self.columns)}"
             )
         before, _, _ = self.failure.rpartition(":")
         raise InputError(

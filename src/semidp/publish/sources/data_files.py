@@ -69,7 +69,8 @@ def list_files(pattern: str) -> tuple[list[str], str]:
     for file in files:
         if not Path(file).is_file():
             raise InputError(
-                f"{file} is no regular file, and data are read more than once: copy them to a file"
+                f"{file} is not a regular file, and data are read more than once: copy them to a"
+                " file"
             )
         if not os.access(file, os.R_OK):
             raise InputError(f"the file {file} may not be read: check its permissions")
@@ -354,7 +355,7 @@ def _open_workbook(path: str, *, values: bool) -> Iterator[Any]:
 
 def _workbook_error(path: str) -> InputError:
     return InputError(
-        f"{path} could not be read as a workbook: open it in a spreadsheet and save it anew"
+        f"{path} could not be read as a workbook: open it in a spreadsheet and save it again"
     )
 
 
@@ -472,7 +473,7 @@ def _refuse_unvalued(path: str, sheet: str) -> None:
                 if value is None and formula is not None:
                     raise DataError(
                         f"a formula in {path} has no stored value: open it in a spreadsheet and"
-                        " save it anew"
+                        " save it again"
                     )
 
 

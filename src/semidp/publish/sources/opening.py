@@ -800,7 +800,7 @@ def _refuse(fault: int, count: str | None, outcome: Outcome | None) -> None:
         raise DataError(
             f"the count column {count!r} must hold whole numbers from 0 to below {LARGEST_COUNT}"
             " and no missing values: write them as 1200, without separators and units. Survey"
-            " weights are no counts, and are refused: one person would stand for as many as the"
+            " weights are not counts, and are refused: one person would stand for as many as the"
             " weight says, and move a total by as much"
         )
     if fault == BAD_OUTCOME and outcome is not None:

@@ -187,7 +187,7 @@ class ColumnReading:
                 " mend them, or say which codes stand for missing values (⟨na NA,-9⟩)"
             )
         return (
-            f"the column {self.column!r} holds values that are no dates: write them as 2026-01-31"
+            f"the column {self.column!r} holds values that are not dates: write them as 2026-01-31"
             " or 31.1.2026"
         )
 
@@ -364,8 +364,8 @@ def months(first: str, last: str) -> list[str]:
                 written.format(step // parts, step % parts + 1) for step in range(low, high + 1)
             ]
     raise InputError(
-        f"{first}..{last} is no range of months (2025-11..2026-02), quarters (2025-Q4..2026-Q1) or"
-        " years"
+        f"{first}..{last} is not a range of months (2025-11..2026-02), quarters (2025-Q4..2026-Q1)"
+        " or years"
     )
 
 

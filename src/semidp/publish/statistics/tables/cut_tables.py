@@ -308,7 +308,7 @@ def cut_linked(
     names = [name for feature in schemas[1].features for name in feature.names[:-1]]
     if depth not in names:
         raise InputError(
-            f"{depth!r} is no depth of a nested feature of units, by which members and units are"
+            f"{depth!r} is not a depth of a nested feature of units, by which members and units are"
             " released part by part",
             needs="partition",
         )

@@ -524,8 +524,7 @@ def prepare_joint_steps(
     """
     if not blocks.below:
         raise InputError(
-            f"no table is finer than {blocks.depth!r}, so that there is nothing to release part by"
-            " part"
+            f"no table is finer than {blocks.depth!r}, so there is nothing to release part by part"
         )
     cells = 0
     for kind in blocks.kinds:

@@ -193,7 +193,7 @@ class TablesRequest(TablesAsked):
             if table.mechanism not in (AUTO, ResidualMechanism.name, *_CELL_BY_CELL):
                 raise InputError(
                     f"{table.mechanism} noise is drawn for all cells of {table.name!r} at once, so"
-                    " that no part can draw its own: leave the mechanism out, or choose"
+                    " no part can draw its own: leave the mechanism out, or choose"
                     f" {' or '.join(_CELL_BY_CELL)}"
                 )
 
