@@ -430,6 +430,29 @@ def test_a_workbook_bomb_is_seen_before_it_is_unfolded(
     assert parts_differ(release, path)
 
 
+def test_the_last_digits_of_another_processor_agree_and_no_others(tmp_path: Path) -> None:
+    release = released(semidp.table("sex", "code"))
+    release.save(tmp_path / "out", form="xlsx")
+    path = tmp_path / "out" / WORKBOOK
+    sheet = "xl/worksheets/sheet2.xml"
+    whole = path.read_bytes()
+
+    def changed(texts: re.Pattern[bytes], factor: float) -> bool:
+        def replace(found: re.Match[bytes]) -> bytes:
+            return b"<v>" + repr(float(found[1]) * factor).removesuffix(".0").encode()
+
+        path.write_bytes(whole)
+        before = zipfile.ZipFile(path).read(sheet)
+        rezipped(path, lambda xml: texts.sub(replace, xml, count=1), sheet)
+        assert zipfile.ZipFile(path).read(sheet) != before
+        return parts_differ(release, path)
+
+    real, count = re.compile(rb"<v>(-?\d+\.\d{9,})"), re.compile(rb"<v>([1-9]\d*)(?=</v>)")
+    assert not changed(real, 1 + 1e-13)
+    assert changed(real, 1 + 1e-7)
+    assert changed(count, 2)
+
+
 def test_a_workbook_with_rows_without_end_is_left_at_the_first(tmp_path: Path) -> None:
     release = released(semidp.table("sex", "code"))
     release.save(tmp_path / "out", form="xlsx")

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from attrs import define, field
+from attrs import define, evolve, field
 from numpy.typing import ArrayLike, NDArray
 
 from semidp.promise.documents import read_plain
@@ -379,16 +379,17 @@ def file_differences(folder: Path, name: str, columns: Columns, digest: str) -> 
         hashed.update(part)
     if hashed.hexdigest() == digest:
         return
-    different = _different(read_plain(folder / name, folder), columns)
-    if different is not None:
-        yield f"another column {different!r} in {name} than follows"
-    else:
+    content = read_plain(folder / name, folder)
+    found = _compare_columns(content, columns)
+    if isinstance(found, str):
+        yield f"another column {found!r} in {name} than follows"
+    elif b"".join(found.csv()) != content:
         yield f"numbers in {name} that are not written as a release writes them"
 
 
-def _different(content: bytes, columns: Columns) -> str | None:
-    """Return the first column of a CSV file that is not as expected; None if only the way of
-    writing differs.
+def _compare_columns(content: bytes, columns: Columns) -> Columns | str:
+    """Return the first column of a CSV file that is not as expected; the columns with the numbers
+    of the file if all are.
     """
     labels = list(columns.labels)
     first = next(iter([*labels, *columns.numbers]))
@@ -405,18 +406,24 @@ def _different(content: bytes, columns: Columns) -> str | None:
     for place, (name, column) in enumerate(columns.labels.items()):
         if [row[place] for row in rows] != column.column(columns.rows).tolist():
             return name
-    numbers: Mapping[str, NDArray[Any]] = columns.numbers
+    numbers: dict[str, NDArray[Any]] = {}
     for place, name in enumerate(header[len(labels) :], start=len(labels)):
-        held = numbers.get(name)
-        if held is None or not _equal([row[place] for row in rows], held):
+        held = columns.numbers.get(name)
+        read = None if held is None else _read_equal([row[place] for row in rows], held)
+        if read is None:
             return name
-    return next((name for name in numbers if name not in header), None)
+        numbers[name] = read
+    missing = [name for name in columns.numbers if name not in numbers]
+    return missing[0] if missing else evolve(columns, numbers=numbers)
 
 
-def _equal(texts: list[str], held: NDArray[Any]) -> bool:
+def _read_equal(texts: list[str], held: NDArray[Any]) -> NDArray[Any] | None:
+    """Return the numbers of a column as the file has them; None if they are not those expected."""
     try:
         numbers = np.array([float(text) if text else math.nan for text in texts])
     except ValueError:
-        return False
+        return None
     closed = np.where(np.isfinite(held), held, np.nan) if held.dtype.kind == "f" else held
-    return equal_numbers(numbers, closed.astype(float))
+    if not equal_numbers(numbers, closed):
+        return None
+    return numbers if held.dtype.kind == "f" else held
