@@ -6,7 +6,7 @@ space says that its norms are attained, and comes close otherwise.
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from fractions import Fraction
 from functools import cached_property, singledispatch
 from typing import Any
@@ -17,7 +17,13 @@ from numpy.typing import NDArray
 
 from semidp.promise.schema.margins import Counts, View, join, list_axes
 from semidp.promise.sensitivity.answered_space import AnsweredSpace
-from semidp.promise.sensitivity.described_moves import ALTERNATIVE, ExchangeMove, list_exchanges
+from semidp.promise.sensitivity.described_moves import (
+    ALTERNATIVE,
+    ExchangeMove,
+    Handover,
+    block_from_view,
+    list_exchanges,
+)
 from semidp.promise.sensitivity.distribution_space import (
     ONE_PAIR,
     DistributionSpace,
@@ -26,13 +32,16 @@ from semidp.promise.sensitivity.distribution_space import (
 from semidp.promise.sensitivity.moments import MOST_ROWS, MomentSpace
 from semidp.promise.sensitivity.outcome_moves import OutcomeMoves
 from semidp.promise.sensitivity.outcome_spaces import OutcomeSpace, SumSpace
+from semidp.promise.sensitivity.probes import residual_squares
 from semidp.promise.sensitivity.products import ProductSpace
 from semidp.promise.sensitivity.query_space import ExplicitSpace, QuerySpace
 from semidp.promise.sensitivity.table_spaces import TableSpace
 from semidp.promise.spaces.dataspace import Dataspace
 from semidp.promise.spaces.structure import Structure
+from semidp.publish.claim_guard import draw_placements
 
-_TRIES = 200  # moves of a product that are drawn
+_TRIES = 200  # moves of a product that are drawn, or kinds of exchanges
+_DRAWS = 64  # of each kind
 _STARTS = 30  # exchanges of one kind that are drawn
 _MOST_TRIED = 12  # values of one published level
 
@@ -224,7 +233,8 @@ def worst_product_move(space: ProductSpace, squares: Mapping[View, Fraction]) ->
     """
     if space.is_zero:
         return None
-    moves = _draw_moves(space) if space.costs.moves is None else space.costs.moves.tables
+    listed = space.costs.moves
+    moves = _draw_moves(space, squares) if listed is None else listed.tables
     best, longest = None, 0.0
     for move in moves:
         vector = _vectorize_move(space, move)
@@ -250,29 +260,21 @@ def _vectorize_move(space: ProductSpace, move: NDArray[np.int64]) -> NDArray[np.
     return np.concatenate(parts)
 
 
-def _draw_moves(space: ProductSpace) -> Iterable[NDArray[np.int64]]:
-    """Yield random moves that keep every published margin: a records in the ball, or one
-    exchange.
-    """
-    generator = np.random.default_rng(0)  # public values only: an audit looks for a bad pair
+def _draw_moves(
+    space: ProductSpace, squares: Mapping[View, Fraction]
+) -> Iterable[NDArray[np.int64]]:
+    """Yield moves that keep every published margin: a records in the ball, or an exchange."""
     released, chains = join(*space.views), space.residuals.grid.chains
-    shape, axes = space.residuals.shape(released), list_axes(released)
-    blocks = [list_axes(margin.view) for margin in space.dataspace.published_totals]
-    published = {axis for block in blocks for axis in block}
-    if len(published) < sum(map(len, blocks)):
-        # Overlapping margins: one block of all published features, whose swaps keep every
-        # margin.
-        blocks = [tuple(published)]
-    sizes = [chain.leaves for chain in chains]
-    tries = _TRIES if math.prod(shape) <= 2**22 else 0
-    for _ in range(tries):
-        two = generator.integers(sizes, size=(2, len(sizes)))
-        draw = space.adjacency.by_kind(ball=_draw_ball_move, exchange=_draw_exchange)
-        before, after = draw(space, two, blocks, generator)
+    shape = space.residuals.shape(released)
+    if math.prod(shape) > 2**22:
+        return
+    generator = np.random.default_rng(0)  # public values only: an audit looks for a bad pair
+    draw = space.adjacency.by_kind(ball=_draw_ball_moves, exchange=_draw_exchanges)
+    for before, after in draw(space, squares, generator):
         move = np.zeros(shape, dtype=np.int64)
         for sign, records in ((1, after), (-1, before)):
             nodes = []
-            for axis in axes:
+            for axis in list_axes(released):
                 node_of_leaf = chains[axis].find_leaf_ancestors(released[axis])
                 nodes.append(node_of_leaf[records[:, axis]])
             np.add.at(move, tuple(nodes), sign)
@@ -280,55 +282,53 @@ def _draw_moves(space: ProductSpace) -> Iterable[NDArray[np.int64]]:
             yield move * space.costs.times
 
 
-def _draw_ball_move(
-    space: ProductSpace,
-    two: NDArray[np.int64],
-    blocks: list[tuple[int, ...]],
-    generator: np.random.Generator,
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _draw_ball_moves(
+    space: ProductSpace, squares: Mapping[View, Fraction], generator: np.random.Generator
+) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
     """Draw a records with one of two values each. Published levels are handed around, so
     their counts stay.
     """
-    which = generator.integers(2, size=space.costs.a) * generator.integers(2)
-    before, after = two[which], two[1 - which]
-    for block in blocks:
-        order = generator.permutation(space.costs.a)
-        for axis in block:
-            after[:, axis] = before[order, axis]
-    return before, after
+    blocks = [list_axes(margin.view) for margin in space.dataspace.published_totals]
+    published = {axis for block in blocks for axis in block}
+    if len(published) < sum(map(len, blocks)):
+        # Overlapping margins: one block of all published features, whose swaps keep every
+        # margin.
+        blocks = [tuple(published)]
+    sizes = [chain.leaves for chain in space.residuals.grid.chains]
+    for _ in range(_TRIES):
+        two = generator.integers(sizes, size=(2, len(sizes)))
+        which = generator.integers(2, size=space.costs.a) * generator.integers(2)
+        before, after = two[which], two[1 - which]
+        for block in blocks:
+            order = generator.permutation(space.costs.a)
+            for axis in block:
+                after[:, axis] = before[order, axis]
+        yield before, after
 
 
-def _draw_exchange(
-    space: ProductSpace,
-    two: NDArray[np.int64],
-    blocks: list[tuple[int, ...]],
-    generator: np.random.Generator,
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Draw one exchange: a person goes from x to y, with a carrier for each block in which they
-    differ. Some carry for two blocks.
-    """
-    x, y = two
-    chains, before, after = space.residuals.grid.chains, [x], [y]
-    for margin in space.dataspace.published_totals:
-        differ = []
-        for axis in list_axes(margin.view):
-            node_of_leaf = chains[axis].find_leaf_ancestors(margin.view[axis])
-            if np.ptp(node_of_leaf[two[:, axis]]):
-                differ.append(axis)
-        if not differ:
-            continue
-        # A new carrier for the first block in which x and y differ; later blocks may take the
-        # last one again.
-        if len(before) == 1 or generator.integers(2):
-            anybody = generator.integers([chain.leaves for chain in chains])
-            carrier = two[generator.integers(2)] if generator.integers(2) else anybody
-            before.append(carrier.copy())
-            after.append(carrier.copy())
-        for axis in list_axes(margin.view):
-            taken = x if axis in differ else y
-            before[-1][axis] = y[axis]
-            after[-1][axis] = taken[axis]
-    return np.array(before), np.array(after)
+def _draw_exchanges(
+    space: ProductSpace, squares: Mapping[View, Fraction], generator: np.random.Generator
+) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
+    """Draw many exchanges of several kinds, and yield that of each kind that costs most."""
+    grid = space.residuals.grid
+    everybody = [np.ones(chain.leaves, dtype=bool) for chain in grid.chains]
+    blocks = [block_from_view(margin.view) for margin in space.dataspace.published_totals]
+    axes = tuple(range(len(grid.chains)))
+    for _ in range(_TRIES):
+        differing = [[axis for axis in block if generator.integers(3)] for block in blocks]
+        carriers = generator.integers(max(len(blocks), 1), size=len(blocks)).tolist()
+        doer: dict[int | None, int] = {}
+        for number, features in enumerate(differing):
+            if features:
+                doer[number] = carriers[number]
+        move = Handover(blocks, differing, doer, axes).describe()
+        drawn = draw_placements(move, grid.chains, everybody, _DRAWS, generator)
+        costs = np.zeros(len(drawn.signs))
+        for view, square in squares.items():
+            lengths = residual_squares(grid.chains, drawn, grid.full, view, everybody)
+            costs += lengths / float(square)
+        for nodes in drawn.nodes[np.argsort(-costs)[:1]]:
+            yield nodes[::2], nodes[1::2]
 
 
 def find_change(space: OutcomeSpace, moves: OutcomeMoves, measure: Measure) -> Change:

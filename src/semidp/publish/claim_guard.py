@@ -129,11 +129,11 @@ def _find_worst_of_kind(space: KindSpace, sigma2: Mapping[View, Fraction]) -> tu
         # one member of a unit, or one who stays there, is an exchange of the promise as well
         staying = _draw_exchanges(space).keep_axes(inherited)
         return _find_worst(space, staying, sigma2)
-    worst, until = (0.0, ""), time.monotonic() + _SECONDS
+    worst, until, random = (0.0, ""), time.monotonic() + _SECONDS, np.random.default_rng(0)
     # a place with units may be known to have no members
     lived_in = [find_inhabited_leaves(space.dataspace, axis) for axis in axes]
     for move in list_exchanges(blocks, axes, inherited):
-        draws = draw_placements(move, space.schema.grid.chains, lived_in, _DRAWS)
+        draws = draw_placements(move, space.schema.grid.chains, lived_in, _DRAWS, random)
         worst = max(worst, _find_worst(space, draws, sigma2))
         if time.monotonic() > until:
             break
@@ -196,21 +196,27 @@ def _find_published_places(space: KindSpace) -> list[tuple[int, int]]:
 
 
 def draw_placements(
-    move: ExchangeMove, chains: Sequence[Chain], kept: Sequence[Mask], draws: int
+    move: ExchangeMove,
+    chains: Sequence[Chain],
+    kept: Sequence[Mask],
+    draws: int,
+    random: np.random.Generator,
 ) -> Probes:
     """Draw leaves for the letters of an exchange that is described over all features; those that
-    break a rule are left out. Some letters take the leaf of another, because exchanges that
-    coincide cost most.
+    break a rule are left out. Most letters have one of two leaves of a feature, because exchanges
+    whose records coincide cost most.
     """
-    random = np.random.default_rng(0)
+    inhabited = [np.flatnonzero(kept[axis]) for axis in move.axes]
+    two = np.stack([random.choice(nodes, (draws, 2)) for nodes in inhabited], axis=1)
+    whole = random.random((draws, 1)) < 0.5
     leaves: dict[str, Nodes] = {}
     places = [place for record in move.records for place in (record.before, record.after)]
     for letter in sorted({*itertools.chain(*places)}):
-        drawn = [random.choice(np.flatnonzero(kept[axis]), draws) for axis in move.axes]
-        leaves[letter] = np.stack(drawn, axis=1)
-        for other in list(leaves)[:-1]:
-            copied = random.random((draws, len(move.axes))) < 0.4
-            leaves[letter] = np.where(copied, leaves[other], leaves[letter])
+        of_record, of_feature = random.integers(2, size=(2, draws, len(move.axes)))
+        which = np.where(whole, of_record[:, :1], of_feature)
+        either = np.take_along_axis(two, which[:, :, None], axis=2)[:, :, 0]
+        anywhere = np.stack([random.choice(nodes, draws) for nodes in inhabited], axis=1)
+        leaves[letter] = np.where(random.random((draws, 1)) < 0.9, either, anywhere)
     rules = sorted(move.rules, key=lambda rule: (rule.axis, rule.letters, rule.depth))
     valid = np.ones(draws, dtype=bool)
     for repair in (True, False):
