@@ -81,7 +81,7 @@ _KEYWORDS = {
     "period": "period={first!r}",
     "own columns": "exact=[{units}], derived=[{last!r}]",
 }
-"""What `SemidpError.needs` says, and the keywords that mend it."""
+"""Values of `SemidpError.needs`, and the keywords that fix the error."""
 
 
 class SemidpError(Exception):

@@ -53,17 +53,17 @@ _Tables = tuple[Floats, Floats]
 _Pieces = tuple[list[Floats], list[Floats]]
 
 ERROR = 1e-3
-"""The probability of convicting a mechanism whose claim is true, at most."""
+"""The largest probability of convicting a mechanism whose claim is true."""
 
 SHRINKAGE = 0.8
-"""The power is stated for the same mechanism with this share of its noise, where the claim is
-attained on the pair."""
+"""The power is stated for the same mechanism with this share of its noise, if the pair attains
+the claim."""
 
 ENOUGH_POWER = 0.5
-"""An audit with less power than this is inconclusive where it does not convict."""
+"""An audit with less power than this is inconclusive unless it convicts."""
 
 MOST_SAMPLES = 1_000_000
-"""Outputs for each table, unless asked for more or limited by time."""
+"""The most outputs for each table by default; fewer if time is short."""
 
 # numbers of outputs held at a time: they and their features stay near the processor
 _CHUNK = 1 << 17

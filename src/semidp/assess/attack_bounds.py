@@ -232,11 +232,11 @@ MOST_DRAWS = 50_000
 """More draws are not needed."""
 
 LEAST_VARIANCE = 0.5
-"""Cells with less are not looked at: such whole numbers need not have the variance of the law that
-they stand for."""
+"""Cells with less variance are skipped: rounding may change the variance of such
+noise."""
 
 FOURTH_MOMENT = 8.0
-"""``E v⁴ / (E v²)²`` of noise v, at most, where its variance is at least `LEAST_VARIANCE`."""
+"""A bound on ``E v⁴ / (E v²)²`` of noise v with variance at least `LEAST_VARIANCE`."""
 
 _MOST_CELLS = 1_024
 _CHUNK = 1 << 20  # numbers held at a time

@@ -32,7 +32,7 @@ from semidp.promise.exact import exact, round_up
 from semidp.promise.tradeoff.polygons import PiecewiseLinear
 
 SUPPRESSED = "suppressed"
-"""What is published instead of a count below the threshold."""
+"""The published value of a count below the threshold."""
 
 TRANSITIONS = ("i", "j", "p")
 """Columns of a table of the R package ptable: count, published count, probability."""

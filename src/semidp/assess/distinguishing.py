@@ -22,8 +22,8 @@ Law = Mapping[Any, Fraction]
 """The probability of each outcome."""
 
 Corner = tuple[Fraction, Fraction]
-"""The size of a test and its power: how often it is wrong under the first law, and right under the
-second."""
+"""The size and the power of a test: its rejection probability under the first and the second
+distribution."""
 
 _CELLS = 1 << 13  # of the grid on which an attacker adds up logarithms of likelihood ratios
 _STEPS = 1 << 20  # cells of the sum over all outcomes, at most

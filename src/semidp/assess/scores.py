@@ -23,7 +23,7 @@ GRID = 2.0**-20
 below."""
 
 MODULI = (2, 3, 5, 7, 11, 13)
-"""Noise in multiples of one of these, or of a multiple of one, is found."""
+"""Noise in multiples of one of these, or of their multiples, is detected."""
 
 _MOST_CELLS = 16  # that learned scores look at one by one
 _RIDGE = 1e-6  # of the number of outputs: enough for features that are multiples of each other

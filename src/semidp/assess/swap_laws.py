@@ -33,7 +33,7 @@ _MOST_TABLES = 120  # of a stratum that are listed
 _REACH = 7.5  # standard deviations that are kept of a law
 
 Grid = tuple[tuple[int, ...], ...]
-"""A table of a stratum: a row for each held value, a column for each swapped one."""
+"""A table of a stratum: one row per held value, one column per swapped value."""
 
 Integers = NDArray[np.int64]
 

@@ -38,7 +38,9 @@ from semidp.promise.tradeoff.function import Floats
 from semidp.promise.tradeoff.polygons import PiecewiseLinear
 
 MOST_WORK = 2e11
-"""Multiplications for all strata together; what lies beyond is only attacked. About a minute."""
+"""The most multiplications for all strata together, about a minute; strata beyond are only
+attacked.
+"""
 
 _MOST_CHOICES = 20_000  # ways to choose records, over all tables of a stratum that is listed
 _LISTED_WORK = 1e6  # what one of these ways counts as, in multiplications

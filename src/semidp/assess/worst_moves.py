@@ -46,7 +46,7 @@ _STARTS = 30  # exchanges of one kind that are drawn
 _MOST_TRIED = 12  # values of one published level
 
 Change = tuple[Counts, Counts]
-"""The change of the histograms of some values, a row a group of each set, and these values."""
+"""The change of the histograms of some values, one row per group of each set, and these values."""
 
 Measure = Callable[[Counts, Counts], NDArray[Any]]
 """A statistic of such histograms."""

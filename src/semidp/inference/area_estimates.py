@@ -272,7 +272,7 @@ def _on_roots(
 
 AUTO, ALL, NONE = "auto", "all", "none"
 USES = (AUTO, ALL, NONE)
-"""When the files of the nation are used: where all states are read anyway, always, never."""
+"""When to use the files of the nation: if all states are read anyway, always, never."""
 
 
 def nation_use(

@@ -42,7 +42,7 @@ Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
 
 MISS = 0.001
-"""How often the intervals of noisy totals miss; it is added to the p-value."""
+"""The probability that the intervals of noisy totals miss; it is added to the p-value."""
 
 # entries of the matrix from the cells of a table to the sums that are asked for
 _LARGEST = 50_000_000
@@ -474,7 +474,7 @@ class TriedTotals:
 
 
 ScoresOfSums = tuple[Floats, Floats]
-"""Scores of rows and of columns, one row a sum."""
+"""Scores of rows and of columns, one row per sum."""
 
 
 def tried_totals(

@@ -27,8 +27,8 @@ Places = NDArray[np.intp]
 CellLaw = Callable[[Counts, Counts], Floats]
 """The log of the likelihood of counts in cells (by their flat numbers), up to a constant."""
 Gain = Callable[[Counts, Places], Floats]
-"""By how much the log-likelihood rises when some lines are followed so far: amounts, of shape
-(tries, lines), and the numbers of these lines."""
+"""The gain in log-likelihood from following some lines: steps, of shape (tries, lines), and
+the numbers of these lines."""
 
 _WINDOW = 6.0  # typical distances in which a step is looked for
 _MOST_LISTED = 2**20  # counts of cells whose worth is listed

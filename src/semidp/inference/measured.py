@@ -34,13 +34,13 @@ if TYPE_CHECKING:
     from semidp.publish.release_value import ReleaseValue
 
 Cells = Mapping[str, str | Iterable[str]]
-"""Cells of a table: for some of its features the levels that are meant; all levels of the
+"""Cells of a table: selected levels of some features, and all levels of the
 others."""
 
 DRAWS = 9999
-"""How many tables are simulated, unless said otherwise."""
+"""The default number of simulated tables."""
 MANY_CELLS = 2048
-"""Cells of a table from which on fewer are simulated."""
+"""The number of cells of a table above which fewer tables are simulated."""
 
 _FEWER = 999  # where noise is drawn slowly, or the table is large
 

@@ -92,7 +92,7 @@ STATES = tuple(f"{code:02}" for code in range(1, 57) if code not in (3, 7, 14, 4
 MEASURED, EXACT = "DPQuery", "Constraint"
 UPPER_BOUND, TOTAL = "hhgq_total_ub_con", "total_con"
 PERSONS = "US_Person_PL_PROD"
-"""Name of the folder of persons where the files were unpacked with those of housing units."""
+"""The folder of persons, if the files were unpacked with those of housing units."""
 
 
 def block_geoid(geocode: str) -> str:

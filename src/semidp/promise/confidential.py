@@ -18,7 +18,7 @@ REFUSING = (
     *("__format__", "__bytes__", "__reduce__", "__reduce_ex__", "__copy__", "__deepcopy__"),
     *("__add__", "__radd__", "__sub__", "__rsub__", "__mul__", "__rmul__", "__truediv__"),
 )
-"""What a confidential value refuses to do."""
+"""The operations that a confidential value refuses."""
 
 
 class ConfidentialValueError(SemidpError, TypeError):

@@ -14,7 +14,7 @@ from typing import TypeVar
 from semidp.errors import InputError
 
 Number = int | float | str | Decimal | Fraction
-"""What a user may write for a number: ``1``, ``0.1``, ``"1/3"``, ``"1e-9"``, ``Decimal("0.1")``,
+"""The notations of a number: ``1``, ``0.1``, ``"1/3"``, ``"1e-9"``, ``Decimal("0.1")``,
 ``Fraction(1, 3)``."""
 
 Real = TypeVar("Real", float, Fraction)

@@ -79,7 +79,7 @@ from semidp.publish.statistics.protocol.requests import Published, StepsByParts,
 from semidp.publish.survey import lookalikes, survey
 
 _PUBLIC = "public.json"
-"""The file, beside what was measured, of the plan and of what is public."""
+"""The file of the plan and the public facts, next to the measurements."""
 _DAMAGED = "what was measured of the unfinished release is damaged: discard it"
 
 

@@ -432,10 +432,10 @@ def row_patterns(shape: tuple[int, ...], project: Callable[[Floats], Floats]) ->
 
 
 INTERVALS_BELOW = 10**6
-"""Tables of so many cells and more are written without the ends of intervals."""
+"""Tables with at least this many cells are written without the ends of intervals."""
 
 MOST_CELLS = 2**24
-"""Beyond so many cells a mean stands for all of them: it needs no array."""
+"""Beyond this many cells a mean is used for all of them, which needs no array."""
 
 LOG_CONCAVE = 2.17
 """Standard deviations that hold 95% of any symmetric log-concave law: most for an exponential, cut

@@ -24,7 +24,7 @@ from semidp.publish.written_values import only_keys, texts
 Floats = NDArray[np.float64]
 
 BINS = "_bins"
-"""What the name of a feature ends with where it stands for its bins."""
+"""The suffix of the name of a feature's bins."""
 
 _NOISE_PER_BIN = 6.7  # n / (this many standard errors) is the number of cells of a pair
 _RARE = 2.0  # standard errors of a cell: unordered levels with fewer records are pooled

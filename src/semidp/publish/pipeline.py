@@ -62,7 +62,7 @@ CHARGE_STANDS = "the ledger was charged all the same"
 """The note of an error in a release that has charged its ledger: noise may have been drawn, so the
 charge stands."""
 CHARGE_IN_DOUBT = "the ledger may have been charged: look at it once it can be read"
-"""The same where the ledger failed in the middle of a charge and cannot be read."""
+"""The same if the ledger failed in the middle of a charge and cannot be read."""
 _DEPENDENCIES = (
     "numpy",
     "scipy",

@@ -297,7 +297,7 @@ def _prefers_alternative(request: Request, alternative: OtherAnswer) -> bool:
 
 
 CHOICES = ("refuse", "private", "exact")
-"""What is done about an outcome with missing values: it is refused, or who answered is private or
+"""The choices for an outcome with missing values: refuse it, or treat who answered as private or
 exact."""
 
 

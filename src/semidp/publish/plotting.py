@@ -26,7 +26,7 @@ BLUE, ORANGE, GREEN, PURPLE, SKY, BLACK, GREY = (
     *("#0072B2", "#D55E00", "#009E73", "#8B5A9F"),
     *("#56B4E9", "#222222", "#8A8A8A"),
 )
-"""The palette of Okabe and Ito, which people with any colour vision can tell apart (purple darkened
+"""The palette of Okabe and Ito, which people with any color vision can tell apart (purple darkened
 for text)."""
 
 CYCLE = (BLUE, ORANGE, GREEN, PURPLE, SKY, BLACK)

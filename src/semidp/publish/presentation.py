@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from semidp.publish.results.grids import Cell, Total
 
 WORKBOOK = "tables.xlsx"
-"""What the workbook of a release is called."""
+"""The name of the workbook of a release."""
 
 AGENCY = "SEMIDP"
 """The agency of SDMX files, unless a release names its own."""
@@ -180,7 +180,7 @@ class Presentation:
 
 
 AS_USUAL = Presentation()
-"""Nothing said beside the numbers, and all of them shown as they are."""
+"""The default: no text next to the numbers, and all of them shown unchanged."""
 
 
 def check_agency(agency: str) -> str:

@@ -133,7 +133,7 @@ def same(one: Any, other: Any) -> bool:
 
 
 _FIT_FIELDS = ("method", "bound", "optimal", "note")
-"""What is stated of a fit and follows from nothing but fitting again."""
+"""The statements about a fit that only fitting again could confirm."""
 _CLOSE_TABLES = (
     "which of several close tables was published; its totals and its distance from what was"
     " measured are right"

@@ -60,7 +60,7 @@ SCHEMA_VERSION = 1
 """The version of release.json; it grows when a field changes its meaning."""
 REPORT = "report.html"
 LISTED = 10_000
-"""Up to so many levels and exact totals are listed in release.json; more have files of their
+"""The most levels and exact totals listed in release.json; more have files of their
 own."""
 _ALWAYS = {"schema_version", "dataspace", "guarantee", "versions"}
 """Keys that the release.json of every version has."""

@@ -160,9 +160,9 @@ def _read_noisy(names: Sequence[str], files: Mapping[str, bytes]) -> NDArray[np.
 
 _ALSO_KNOWN = 8  # features whose counts an attacker may know
 SOURCES = "releases"
-"""Folder of a combination that holds the releases that it is of."""
+"""The folder of a combination that holds its releases."""
 MOST_WHOLE = 2 * 10**7
-"""Cells of the tables of a release by parts that are held at once."""
+"""The most cells of the tables of a release by parts in memory at once."""
 
 
 @frozen(slots=False, eq=False, repr=False)

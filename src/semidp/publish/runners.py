@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 
 PART_DONE = "part.json"
-"""The file, in the folder of a part, that says how it came out."""
+"""The file in the folder of a part that holds its outcome."""
 
 
 def measured_before(task: PartTask) -> bool:
@@ -122,8 +122,8 @@ _SETTINGS = {"spark.sql.adaptive.coalescePartitions.enabled": "false"}
 
 
 Runner = Callable[[Sequence[PartTask]], Generator[Part, None, None]]
-"""Carries out tasks, and yields the parts as they are done, in any order; when it is closed, all
-work on them ends."""
+"""Runs tasks, and yields the parts as they finish, in any order; closing it ends all
+work."""
 
 
 def choose_runner(source: Source | LinkedSource, jobs: int) -> Runner:

@@ -250,7 +250,7 @@ DESCRIBING = (
         "exact",
     ),
 )
-"""What a plan says, besides what statistics ask for."""
+"""The settings of a plan, besides those of statistics."""
 
 _BUDGETS = ("epsilon", "rho", "mu")
 SPENDING = (
@@ -507,7 +507,7 @@ RUNNING = (
         needs=("map",),
     ),
 )
-"""How a plan is carried out, and how its results are shown."""
+"""How to run a plan, and how to show its results."""
 
 PRINTING = (
     Setting(

@@ -182,7 +182,7 @@ FORM = "semidp-approval-1"
 
 FREE = ("label", "write", "agency", "sign", "memory")
 """Settings of a plan file that are not approved with it: they change neither how records are read
-nor what is said beside the numbers."""
+nor the text next to the numbers."""
 
 
 def approval_path(plan: Path) -> Path:

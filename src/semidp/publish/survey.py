@@ -574,7 +574,7 @@ def _normalize_level(level: str) -> object:
 
 
 MEMBER_SHARE, UNIT_SHARE = "tables", f"{COMMAND_PREFIX}tables"
-"""What tables of members and of units are called where a budget is divided."""
+"""The names of tables of members and of units in a division of the budget."""
 
 
 def with_units(

@@ -42,7 +42,7 @@ _MOST_FEATURES = 3
 """Of a group and its value, where all combinations of features would be too many."""
 _SHOWN = 3  # statements in the text of a review
 LISTED = 1_000
-"""So many statements are listed with their proofs; all are counted."""
+"""The default number of statements to list with proofs; all are counted."""
 
 
 class FindingKind(StrEnum):

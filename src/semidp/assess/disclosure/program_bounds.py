@@ -501,7 +501,7 @@ class Program:
 
 
 MOST_TABLES = 500
-"""So many published tables can be looked at together."""
+"""The most published tables that can be combined."""
 
 
 @define(slots=False, eq=False)

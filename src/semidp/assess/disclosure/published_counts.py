@@ -28,7 +28,7 @@ from semidp.promise.schema.schema import Schema, Table
 from semidp.promise.spaces.dataspace import Dataspace
 
 UNBOUNDED = 2**40
-"""Stands for "no upper bound": larger counts are not looked at."""
+"""Stands for "no upper bound": larger counts are not supported."""
 
 EXACT_TOTALS = "the exact totals"
 

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from semidp.publish.release_value import ReleaseValue
 
 MOST_LAWS = 150
-"""Different cells of a table whose own laws are computed."""
+"""The most distinct cells of a table whose own distributions are computed."""
 _PLACES = 2**40  # parts of one in which a variance is kept as a fraction
 
 

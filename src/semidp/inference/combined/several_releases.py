@@ -34,15 +34,15 @@ if TYPE_CHECKING:
     from semidp.publish.release_value import ReleaseValue
 
 LAW = "combination"
-"""What a release calls the noise of a weighted average of several measurements."""
+"""The name of the noise of a weighted average of several measurements."""
 _TELLING = 24  # so many numbers of one measurement are not drawn alike twice
 MOST_CELLS, MOST_COUPLED = 2 * 10**7, 2000
 """Cells of all features together, and cells of features that unequal groups or structural zeros
 couple."""
 
 AlikeNodes = tuple[NDArray[np.intp], NDArray[np.intp]]
-"""Nodes of a feature whose cells have one law: the first of each sort, and the sort of every
-node."""
+"""Groups of nodes of a feature whose cells share a distribution: the first node of each, and
+the group of every node."""
 
 
 @frozen

@@ -31,7 +31,7 @@ from semidp.inference.estimation.measurements import (
 )
 
 _RANK = 1e-10
-"""Eigenvalues below this part of the reference are zero: designs are sums of cells, variances
+"""Eigenvalues below this fraction of the reference are zero: designs are sums of cells, variances
 within 1e6 or so."""
 
 

@@ -43,15 +43,15 @@ from semidp.inference.estimation.measurements import (
 )
 
 _MET = 1e-6
-"""An exact value counts as met to within this part of its size."""
+"""The relative tolerance for meeting an exact value."""
 _ROUNDING = 1e-13
 _ESTIMABLE = 1e-9
-"""A weighted sum is estimable if no more than this part of its weights points where nothing is
-known."""
+"""A weighted sum is estimable if at most this fraction of its weights is in unknown
+directions."""
 
 
 Evidence = tuple[NDArray[np.bool_], dict[TableClass, Floats]]
-"""Which values of a query say something of possible cells, and these values by class."""
+"""The values of a query that are informative about possible cells, and these values by class."""
 
 
 def possible_cells(measurements: Measurements, classes: Classes) -> list[NDArray[np.bool_]]:

@@ -379,7 +379,7 @@ def _make(codes: Codes, move: RecordMove, proposals: Proposals, chosen: NDArray[
 
 
 SECONDS = 60.0
-"""How long tables are approached, unless said otherwise."""
+"""The default time limit of the search, in seconds."""
 
 _PASSES = 10  # after which the distance is compared with the one before them
 _WORTH = 0.02  # the share of the distance that so many passes must take away
@@ -398,7 +398,7 @@ class Ending(StrEnum):
     SETTLED = "settled"
     """Ten more passes took away less than 2% of the squared distance."""
     TIME = "time"
-    """The time was over."""
+    """Time was up."""
     INTERRUPTED = "interrupted"
     """Somebody asked to stop."""
 

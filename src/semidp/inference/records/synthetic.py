@@ -255,10 +255,10 @@ def _numbers(values: ArrayLike, what: str) -> Sequence[float]:
 
 
 MOST_FILES = 1000
-"""More files say nothing more of the noise."""
+"""More files add no information about the noise."""
 
 KIND = "semidp synthetic records"
-"""What the file beside records says they are."""
+"""The kind of document in the file next to records."""
 
 
 def save_records(

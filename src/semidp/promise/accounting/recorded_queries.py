@@ -48,7 +48,7 @@ FOR_RELEASES: tuple[type[Mechanism], ...] = (
     L2Mechanism,
     LatticeGaussianMechanism,
 )
-"""Mechanisms that a release chooses from; of two that are equally good it takes the first."""
+"""The candidate mechanisms of a release; ties go to the first."""
 
 ADDITIVE: tuple[type[Mechanism], ...] = (*FOR_RELEASES, ResidualNoise)
 """The laws of additive noise, which measure most queries."""

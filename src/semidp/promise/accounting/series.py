@@ -54,7 +54,7 @@ from semidp.promise.tradeoff.function import Tradeoff
 from semidp.promise.tradeoff.smooth import ZCDP, Gaussian
 
 _MOST_SETS = 5000
-"""Sets of periods that are listed; beyond, pooled releases count in each of their periods."""
+"""The most sets of periods to list; beyond that, pooled releases count in each of their periods."""
 
 
 @frozen

@@ -529,7 +529,7 @@ EXPONENTIAL: tuple[type[ExponentialMechanism], ...] = (
     ConcentratedExponential,
     GaussianExponential,
 )
-"""How a budget is spent on choices."""
+"""The mechanism of choices for each kind of budget."""
 
 
 def exponential_mechanism(space: RankSpace, budget: Budget) -> Mechanism:

@@ -31,7 +31,7 @@ from semidp.promise.tradeoff.function import Tradeoff
 from semidp.promise.tradeoff.smooth import Gaussian
 
 ClaimKind = Literal["exact", "ideal"]
-"""Whether a guarantee holds for the numbers a computer draws, or for the real numbers of the
+"""Whether a guarantee holds for the numbers actually sampled, or for the real numbers of the
 proof."""
 
 CLAIMS: dict[ClaimKind, str] = {
@@ -51,8 +51,8 @@ KINDS = {
     "pure": "laplace, knorm or l2",
     "approximate": "gaussian, lattice, laplace, knorm or l2",
 }
-"""The mechanisms that can satisfy each kind of budget, as a plan and the command line call them;
-for messages."""
+"""The mechanisms for each kind of budget, by their names in plans and on the command line; for
+messages."""
 
 _LARGEST_SCALE = 2**48  # beyond it, the samplers refuse: counts plus noise may not fit in 63 bits
 _LARGEST_VALUE = 2**62
@@ -119,13 +119,13 @@ class Mechanism(ABC):
     known_elsewhere: ClassVar[bool] = True
     """Whether its noise, once drawn, has a known guarantee under other exact statistics."""
     adds_noise: ClassVar[bool] = True
-    """Whether outputs are the query plus noise; else they are chosen, and say nothing of a standard
+    """Whether outputs are the query plus noise; otherwise they are chosen, without a standard
     error."""
     keeps_totals: ClassVar[bool] = False
-    """Whether the noise has zero published margins, so that what is measured has every exact
+    """Whether the noise has zero published margins, so the measurement has every exact
     total."""
     has_one_scale: ClassVar[bool] = True
-    """Whether its scale alone says how much noise there is; else noise may be placed in several
+    """Whether its scale alone determines the noise; otherwise noise may be placed in several
     ways."""
     scale_powers: ClassVar[Mapping[str, int]] = {}
     """By which power of the scale each exact parameter grows: 2 for a variance, -1 for a rate."""

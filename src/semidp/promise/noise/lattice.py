@@ -130,7 +130,7 @@ def _reduce_fractions(top: Integers, bottom: Integers) -> tuple[Integers, Intege
 
 
 SMALLEST_SIGMA2 = Fraction(1, 4)
-"""The least σ² that is drawn: below it next to no proposal is accepted."""
+"""The least supported σ²: below it almost no proposal is accepted."""
 SMOOTH = 4  # σ² from which a cell has the variance σ² times its share, to about 10^-5
 _NEGLIGIBLE = 80.0  # exp(-40) is left out
 _LONGEST = 3_000_000  # terms of a sum on a torus

@@ -84,7 +84,7 @@ class SeededRandomness:
     _bits: np.random.BitGenerator = field(init=False, repr=False, eq=False)
 
     secure = False
-    """Whoever knows the seed knows the noise."""
+    """Anybody who knows the seed knows the noise."""
 
     def __attrs_post_init__(self) -> None:
         """Start the generator."""

@@ -144,7 +144,7 @@ def widths(variance: Floats) -> Widths:
 
 
 Target = tuple[Callable[[], RealBall], Fraction, Fraction]
-"""The law that an attempt is for, exactly: f at the precision in force, s², and the |f| that enters
+"""The exact target of an attempt: f at the current precision, s², and the |f| that enters
 M."""
 
 

@@ -31,9 +31,9 @@ from semidp.promise.schema.margins import Chain
 SIZE = "size"
 """The feature of a unit that counts its members."""
 ANSWERED_SUFFIX = " answered"
-"""What the feature is called that says who has a value of a column: its name, and this."""
+"""The suffix of the feature that says who has a value of a column."""
 TRUTH = ("false", "true")
-"""The levels of truth values; beside exactly these, their words match in capitals or not."""
+"""The levels of truth values; next to exactly these, words match in any case."""
 _LARGEST_EDGE = 10**300  # still a floating-point number, as are twice this and differences
 
 LabelPath = tuple[str, ...]  # the labels of a node, from the coarsest depth down

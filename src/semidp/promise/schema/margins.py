@@ -19,7 +19,7 @@ from attrs import field, frozen
 from numpy.typing import NDArray
 
 View = tuple[int, ...]
-"""For each feature (axis of the table) the depth at which a margin names it; 0 where it does
+"""For each feature (axis of the table) the depth at which a margin names it; 0 if it does
 not."""
 
 Shape = tuple[int, ...]
@@ -28,7 +28,7 @@ Mask = NDArray[np.bool_]
 Floats = NDArray[np.float64]
 
 LARGEST_MASK = 2**25
-"""The most cells for which the possible ones are worked out one by one."""
+"""The most cells for which possible cells are listed one by one."""
 
 MAX_AXES = 63
 """The most features that one table or margin may name: numpy indexes no more axes (and we sometimes

@@ -11,7 +11,7 @@ from semidp.promise.exact import Number, exact, plain
 from semidp.promise.schema.features import ANSWERED_SUFFIX
 
 GRID = 1000
-"""The most steps between an outcome's bounds, unless declared."""
+"""The most steps between an outcome's bounds by default."""
 _LARGEST_BOUND = 10**300  # twice this, and sums of it, are still floating-point numbers
 
 
@@ -126,7 +126,7 @@ class Outcome:
 ALL_RECORDS, ALL_LEVEL = "all records", "all"
 """The feature that forms the one group of an overall statistic, and its only level."""
 ANSWERS = ("no", "yes")
-"""The levels of `ANSWERED`: whoever is in the second has a value."""
+"""The levels of `ANSWERED`: records in the second have a value."""
 
 
 def answered_column(column: str) -> str:

@@ -371,7 +371,7 @@ def _whole_norms(values: Floats) -> Norms:
 _ROUNDING = Fraction(1, 2**40)  # of floating point, relative to the bounds
 
 SQUARED = " squared"
-"""What the outcome is called that adds the squares of a column: its name, and this."""
+"""The suffix of the outcome that adds the squares of a column."""
 
 
 def find_moves(

@@ -73,7 +73,7 @@ class QuerySpace(ABC):
     adjacency: Adjacency
 
     exact_claims_only: ClassVar[bool] = False
-    """Whether only mechanisms with exact claims are to measure the query."""
+    """Whether only mechanisms with exact claims may measure the query."""
 
     @property
     def unit(self) -> Fraction:
@@ -86,7 +86,7 @@ class QuerySpace(ABC):
         return {}
 
     of_counts: ClassVar[bool] = False
-    """Whether the query is a table of counts, so that published totals constrain its values."""
+    """Whether the query is a table of counts, so published totals constrain its values."""
 
     @property
     @abstractmethod

@@ -21,7 +21,7 @@ from semidp.promise.schema.margins import Totals, maximal
 from semidp.promise.schema.schema import Schema, Table
 
 RECORD = "record"
-"""The kind of record that data of one row a record hold. Linked data hold several: units, and their
+"""The kind of record in data with one row per record. Linked data hold two: units and their
 members."""
 
 

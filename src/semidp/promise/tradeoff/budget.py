@@ -42,7 +42,7 @@ GIVEN: dict[str, tuple[str, ...]] = {
     "pure": ("epsilon",),
     "approximate": ("epsilon", "delta"),
 }
-"""The numbers that each kind of budget is given; a pure one has a delta of 0 besides."""
+"""The numbers of each kind of budget; a pure one also has a delta of 0."""
 
 _WORDS = {
     "zcdp": "zero-concentrated DP",

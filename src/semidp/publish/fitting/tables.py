@@ -39,7 +39,7 @@ from semidp.publish.fitting.real import (
 )
 
 TIME_LIMIT = 30.0
-"""Seconds after which no further improvement of a fit is started, unless said."""
+"""The default number of seconds after which no further improvement of a fit starts."""
 # from so many cells on margins are fitted in linear time, if they allow it: three and more of them,
 # and two, whose flow takes several times the memory and time
 LARGE, LARGE_FLOW = 200_000, 1_000_000

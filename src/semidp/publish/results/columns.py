@@ -378,16 +378,16 @@ def _numbers_from(
 
 
 PARQUET_FROM = 10**6
-"""Tables of so many cells and more are written as Parquet unless said."""
+"""Tables with at least this many cells are written as Parquet by default."""
 
 _ROWS = 1 << 16  # rows of a CSV file that are put together at once
 _SHOWN_ROWS = 20  # of a table in a notebook
 
 METADATA = "csv-metadata.json"
-"""The name at which readers of CSV on the Web look beside the tables."""
+"""The file name, next to the tables, expected by readers of CSV on the Web."""
 
 TABLE_NUMBERS = ("estimate", "standard_error", "estimate_low", "estimate_high", "count")
-"""The columns of a table's file beside its features; large tables leave the ends of the interval
+"""The columns of a table's file besides its features; large tables leave the ends of the interval
 out. Estimates come first: sums of them are unbiased, and those of counts are not."""
 TABLE_MEANINGS = {
     "estimate": "the unbiased estimate of the count: add these up, and compute with these",
@@ -408,7 +408,7 @@ _MEANINGS = {
     "entry": "the position in what was measured",
     "noisy": "the entry with the noise that was drawn",
 }
-"""What columns mean that several statistics have; a statistic says itself what its own mean."""
+"""The meaning of columns shared by several statistics; a statistic describes its own."""
 
 
 class Form(StrEnum):

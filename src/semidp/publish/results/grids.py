@@ -325,7 +325,7 @@ def _heads(side: list[Feature]) -> list[tuple[tuple[str, int], ...]]:
 
 
 LISTED_ROWS = 1000
-"""So many rows of a list are on the page; the files hold all."""
+"""The most rows of a list on the page; the files hold all."""
 
 
 @frozen(kw_only=True)
@@ -414,7 +414,7 @@ class Details:
 
 
 SHOWN_TABLES = 6
-"""So many of the tables that share a budget are on the page with all their counts."""
+"""The most tables sharing a budget whose counts are on the page."""
 
 
 def table_title(table: PublishedTable) -> str:

@@ -13,7 +13,7 @@ from semidp.errors import InputError
 from semidp.promise.documents import from_json
 
 MAP = "map.json"
-"""What the outlines are called in the folder of a release."""
+"""The file name of the outlines in the folder of a release."""
 
 Ring = tuple[tuple[float, float], ...]
 

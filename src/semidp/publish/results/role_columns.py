@@ -39,9 +39,9 @@ class Role(Enum):
     """
 
     label = "label"
-    """Words that tell rows apart."""
+    """Words that identify rows."""
     place = "place"
-    """A number that tells rows apart."""
+    """A number that identifies rows."""
     count = "count"
     """An exact number of records."""
     base = "base"
@@ -53,7 +53,7 @@ class Role(Enum):
     """The lower end of an interval for the estimate before it."""
     upper = "upper"
     noisy = "noisy"
-    """What was measured, as drawn."""
+    """The measurement, as drawn."""
 
 
 ESTIMATES = (Role.base, Role.estimate)

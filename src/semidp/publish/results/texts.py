@@ -16,13 +16,13 @@ CLAIM_TEXTS = {
         " numbers first"
     ),
 }
-"""What each kind of claim is about."""
+"""The subject of each kind of claim."""
 
 FAINT_MARK = "≈"
-"""What stands before a number that is mostly noise."""
+"""The mark before a number that is mostly noise."""
 
 TOO_MANY = 0.25
-"""The share of cells or groups from which on a warning says that noise dominates."""
+"""The share of cells or groups above which a warning says that noise dominates."""
 
 
 def count_text(count: float) -> str:

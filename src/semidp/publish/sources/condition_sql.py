@@ -36,7 +36,7 @@ from semidp.publish.sources.conditions import (
 )
 
 UNTYPED, SINGLE, DOUBLE, DAY, OTHER = "untyped", "single", "double", "day", "other"
-"""How data hold a column, besides as integer, decimal, text, truth values and dates with times."""
+"""Storage types of a column besides integer, decimal, text, truth values and dates with times."""
 
 _DIGITS = 200
 _WHOLE = rf" *[+-]?0*[0-9]{{1,18}}([.]0{{0,{_DIGITS}}})? *"
@@ -64,7 +64,7 @@ class Dialect:
     stamps = "strftime", "%Y-%m-%d", "%Y-%m-%d %H:%M:%S", "%Y-%m-%d %H:%M:%S.%f"
     """What writes a time as text, and how: the day, whole seconds, fractions of them."""
     compares_alone = False
-    """Whether nothing is known of it but comparisons."""
+    """Whether only its comparisons are known."""
 
     def name(self, name: str) -> str:
         """Write the name of a column."""
@@ -172,7 +172,7 @@ class Value:
     """The value itself; of numbers that are not declared integers, the nearest floating-point
     number."""
     whole: str | None = None
-    """The value as a whole number, where it is one."""
+    """The value as a whole number, if it is one."""
     digits: str | None = None
     """What tells apart numbers of which the nearest floating-point numbers are equal; NULL where
     nothing does."""
@@ -210,7 +210,7 @@ class ExpressionWriter:
                 raise no_column(name, stored)
         self.dialect, self.stored, self.declared, self.place = dialect, stored, declared, place
         self.misfits: dict[str, str] = {}
-        """Conditions that no record may fulfil, each with what is said where one does."""
+        """Conditions that no record may fulfill, each with the message if one does."""
 
     def write_condition(self, tree: Node) -> str:
         """Return the SQL of a condition."""

@@ -14,7 +14,7 @@ from attrs import frozen
 from semidp.errors import InputError, did_you_mean
 
 INTEGER, DECIMAL, TEXT = "integer", "decimal", "text"
-"""What a column can be declared to hold."""
+"""The types that a column can be declared to have."""
 NUMBER, TRUTH, DATE = "number", "truth", "date"
 """What else the other side of a comparison can say of a column."""
 

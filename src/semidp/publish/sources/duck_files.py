@@ -199,7 +199,7 @@ _HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 
 
 Reading = Callable[[Callable[[], Any]], Any]
-"""Returns what an action reads, or says which file has what trouble."""
+"""Returns what an action reads, or reports which file has what problem."""
 
 
 def records_of_files(

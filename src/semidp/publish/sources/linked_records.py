@@ -102,7 +102,7 @@ _HOME = '"the row of the unit"'
 _LINK = '"the link as text"'
 """The link as text, in the joined tables: files hold text where data frames hold numbers."""
 _MOST_CODES = 2**16 - 1
-"""The most values of text that is kept as codes of one or two bytes."""
+"""The most distinct texts that are stored as codes of one or two bytes."""
 
 
 @frozen

@@ -71,7 +71,7 @@ _ROWS_AT_ONCE = 2**18
 _LARGEST = 2**62
 MAX_GROUPS = 2**31 - 1  # the largest LIMIT that every engine takes
 MISSING = "present"
-"""What `DataError.needs` says if an outcome has missing values."""
+"""The value of `DataError.needs` if an outcome has missing values."""
 _SERVERS = ("postgres", "postgresql", "spark")  # their addresses name no file
 
 
@@ -250,7 +250,7 @@ class Source:
         self.most = most
         self.read_as = read_as
         self.persons: int | None = None
-        """The number of persons, where each may have several records. It is public then."""
+        """The number of persons, if each may have several records. It is then public."""
         self.allow_empty = False
         self.again: Callable[[], Source] | None = None
         """Opens the same records in another process, without checking ids again.

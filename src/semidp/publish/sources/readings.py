@@ -28,16 +28,16 @@ NUMBERS = {
 }
 """Ways to write numbers: what separates thousands, and what decimals."""
 EQUAL = "equal"
-"""The reading of a column such as "ok=Y": 1 where the column ok is Y, and 0 where it is something
+"""The reading of a column such as "ok=Y": 1 if the column ok is Y, and 0 if it is something
 else."""
 
 EQUAL_OR_MISSING = "equal or missing"
-"""The same, and 0 where the column is missing."""
+"""The same, and 0 if the column is missing."""
 ANSWERED = "answered"
-"""The reading of a column such as "pay answered": yes where pay has a value, and no where it is
+"""The reading of a column such as "pay answered": yes if pay has a value, and no if it is
 missing."""
 ANSWERED_AS_ONE = "answered as 1"
-"""The same as a number: 1 where pay has a value, and 0 where it is missing."""
+"""The same as a number: 1 if pay has a value, and 0 if it is missing."""
 EVERYONE = "everyone"
 """The reading of the column `ALL_RECORDS`, which the data lack: one level, the same for every
 record."""
@@ -49,7 +49,7 @@ DATES_FROM = "dates from "
 """How the reading begins that puts dates into bins, such as "dates from 1990-01-01,2000-01-01"."""
 
 KINDS = (INTEGER, DECIMAL, TEXT)
-"""What a condition or an aggregate takes the values for; they stay as they are."""
+"""The type of the values in a condition or an aggregate; the values stay unchanged."""
 
 _QUARTER = "quarter"
 _VALUES = (EQUAL, EQUAL_OR_MISSING)

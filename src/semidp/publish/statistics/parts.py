@@ -24,7 +24,7 @@ from semidp.publish.results.grids import faint_cells
 from semidp.publish.results.published_table import Fitted, PublishedTable, is_size
 
 BY_PARTS = "partitioned"
-"""What release.json calls the list of results that were carried out part by part."""
+"""The key in release.json of the list of results by parts."""
 PARTS = "parts.json"
 """Lists the parts of a release and their files, with digests."""
 

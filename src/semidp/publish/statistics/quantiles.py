@@ -81,7 +81,7 @@ from semidp.publish.statistics.protocol.statistic import (
 )
 
 HALF = Fraction(1, 2)
-"""The quantile that is chosen unless others are named."""
+"""The default quantile."""
 Floats = NDArray[np.float64]
 
 

@@ -102,7 +102,7 @@ def count_groups_up_to(space: DistributionSpace, differences: ArrayLike) -> Floa
 
 
 QUANTILES = tuple(Fraction(number, 100) for number in (10, 25, 50, 75, 90))
-"""The quantiles that are listed unless others are named; all others cost nothing more."""
+"""The default quantiles to list; all others cost nothing more."""
 
 # simulated distributions, and numbers in all of them
 _DRAWS, _FEWEST, _NUMBERS = 10_000, 400, 1 << 22
@@ -116,7 +116,7 @@ Terms = tuple[Weighted, ...]
 each."""
 
 ErrorBound = Callable[[ValueTree, Terms, Fraction], Floats]
-"""How far counts up to each value are off at most at a level, by the error of every difference."""
+"""Half-widths of cumulative counts at a level, from the error of every difference."""
 
 
 @frozen(slots=False, eq=False)
@@ -751,7 +751,7 @@ def _draw(
 
 
 MOST_DRAWN = 12
-"""The groups that are drawn."""
+"""The most groups to draw."""
 
 _BESIDE = 2  # pictures in a row, whose labels can be read on a phone
 _LONGEST_NAME = 26

@@ -42,8 +42,8 @@ from semidp.publish.statistics.outcomes.noise_law import (
 Floats = NDArray[np.float64]
 
 MOST_INVERTED = 10_000
-"""The records of a group up to which the law of its noisy count is inverted; beyond, the score
-interval serves."""
+"""The largest group whose noisy count is inverted exactly; larger ones get the score
+interval."""
 
 
 @frozen(eq=False)
@@ -206,8 +206,8 @@ def _rate(
 
 
 DRAWS, SEED = 9_999, 26
-"""The simulated comparisons that a published one is held against, the same for whoever computes it
-anew."""
+"""The number and the seed of simulated comparisons, the same whenever they are
+recomputed."""
 
 _FEWEST = 199  # simulated comparisons where groups are many
 _AT_ONCE = 1 << 22  # numbers that a simulation holds at a time

@@ -310,9 +310,9 @@ STATISTIC_MEANINGS = {
     "sum": "the noisy sum",
     "proportion": "the share of ones, from noisy sums",
 }
-"""What the column of a statistic by groups means, for the description of its file."""
+"""The meaning of the column of a statistic by groups, for the description of its file."""
 ZEROS_AND_ONES = "Each record counted as 0 or 1."
-"""What is said of an outcome that is a yes or no."""
+"""The sentence about an outcome that is a yes or no."""
 BOUNDS_CAPTION = (
     "Estimates with two standard errors of the noise to each side. A declared bound that lies in"
     " the picture is a dotted line."
@@ -321,7 +321,7 @@ _ENDS = {
     About.noise: ("", "the value of these records"),
     About.sampling: ("population_", "the population that the records were drawn from"),
 }
-"""What the ends of an interval are called in a file, and what it is for."""
+"""The names of the ends of an interval in a file, and its target."""
 
 
 # --- columns

@@ -317,7 +317,7 @@ def _solve(coverage: Callable[[float], float], level: float, start: float) -> fl
 
 
 LEVEL = Fraction(95, 100)
-"""The level of an interval unless given."""
+"""The default level of an interval."""
 
 
 class About(StrEnum):

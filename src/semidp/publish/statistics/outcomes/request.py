@@ -109,7 +109,7 @@ def interaction_margins(value: Iterable[Margin | Iterable[str]]) -> tuple[Margin
 
 
 SUM_STEPS = 1_000_000
-"""The most steps of a sum's grid unless declared: they cost nothing, and rounding to them moves a
+"""The most steps of a sum's grid by default: they cost nothing, and rounding to them moves a
 mean far less than noise does."""
 
 
@@ -338,8 +338,8 @@ class ValuesRequest(GroupedRequest):
     __slots__ = ()
 
     most_steps: ClassVar[int] = GRID
-    """The steps between bounds that are no whole numbers from 10 to 1000 apart, unless
-    declared."""
+    """The default number of steps between bounds that are not whole numbers 10 to 1000
+    apart."""
 
     @classmethod
     def usual_steps(cls, lower: Fraction, upper: Fraction) -> int:
@@ -496,7 +496,7 @@ def binary_outcome(column: str) -> Outcome:
 
 
 MOST_UNITS = 1000
-"""How far apart whole bounds may be for steps of 1 to be the default."""
+"""The largest distance of whole bounds for which steps of 1 are the default."""
 
 _FEWEST_UNITS = 10  # whole bounds closer than this may hold fractions: a rate, a grade
 

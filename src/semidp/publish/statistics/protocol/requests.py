@@ -55,7 +55,7 @@ def noise_values(mechanism: Mechanism) -> dict[str, Any]:
 
 
 BUDGET_KEYS = ("epsilon", "delta", "rho", "mu")
-"""What a budget is written with in a plan file."""
+"""The keys of a budget in a plan file."""
 
 
 Choice = TypeVar("Choice", bound=StrEnum)
@@ -104,7 +104,7 @@ class Forecast:
 
 
 NO_RECORD = "no noise: there is no record"
-"""What is foreseen without records."""
+"""The forecast if there are no records."""
 
 
 class Request(ABC):
@@ -117,7 +117,7 @@ class Request(ABC):
     list_key: ClassVar[str] = "statistics"
     """The list of release.json that its results are in."""
     trusted_fields: ClassVar[Mapping[str, str]] = {}
-    """What is believed of a request, and the key of a plan that says it."""
+    """What is taken on trust about a request, and the key of a plan that states it."""
 
     def counted_by(self, table: Any) -> str:
         """Return the kind of record that one of its tables counts."""
@@ -344,7 +344,7 @@ class PlanEntry:
 
     key: ClassVar[str]
     _needs: ClassVar[Mapping[str, str]]
-    """What an entry must have, and how that is written."""
+    """The required keys of an entry, and their notation."""
     _several_keys: ClassVar[Mapping[str, Sequence[str]]] = {"budget": BUDGET_KEYS}
     """The keys of the fields that an entry spreads over several."""
 
@@ -563,11 +563,11 @@ class StepsByParts(ABC):
 
 
 NOISY = ("noisy", "steps_")
-"""What the names of columns begin with that hold measured values: always the last of a file."""
+"""The prefix of columns of measured values, which are always the last of a file."""
 
 
 CLOSE = 1e-6
-"""Relative: what was rounded in print or by another machine's arithmetic."""
+"""The relative tolerance for rounding in print or in another machine's arithmetic."""
 
 
 @frozen
@@ -656,7 +656,7 @@ class Published(DataFrames):
     """
 
     key: ClassVar[str]
-    """What release.json calls the list of results of this kind."""
+    """The key in release.json of the list of results of this kind."""
     compared_fields: ClassVar[tuple[str, ...]] = ()
     """Fields of its entry in release.json, besides noise and guarantee, that follow from the noise:
     said once where the noise is not right."""

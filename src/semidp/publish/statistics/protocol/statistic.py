@@ -326,7 +326,7 @@ class Chosen:
 
 _SHOWN_ROWS = 12  # on a terminal
 NOTHING_MEASURED = "There is no record, so there is nothing to measure and no noise."
-"""What is said of a statistic without records."""
+"""The sentence about a statistic without records."""
 
 
 @frozen

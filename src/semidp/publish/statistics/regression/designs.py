@@ -18,7 +18,7 @@ from semidp.promise.sensitivity.moments import Column, PublicDesign, label_cells
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 
 INTERCEPT = "intercept"
-"""What the column of ones is called."""
+"""The name of the column of ones."""
 
 
 class Coding(StrEnum):

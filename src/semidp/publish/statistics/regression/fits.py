@@ -38,7 +38,7 @@ from semidp.publish.statistics.outcomes.noise_law import (
 from semidp.publish.statistics.regression.designs import Design
 
 RouteSpace = SumSpace | MomentSpace
-"""A query that X'y follows from."""
+"""A query from which X'y follows."""
 
 _PRIME = 2**31 - 1
 # of the whole numbers that combine columns: noise is near its best shape

@@ -33,11 +33,11 @@ measurements."""
 NO_OBJECTIVE = "an objective is for several tables that share a budget other than pure epsilon"
 
 UNITS_PREFIX = "units-"
-"""What the files of tables of units begin with."""
+"""The prefix of the files of tables of units."""
 COMMAND_PREFIX = "units:"
-"""What a table of units begins with where it is asked for."""
+"""The prefix of a table of units in a request."""
 MEASUREMENTS = "product-measurements"
-"""What the file of the measurements of several tables is called, but for its ending."""
+"""The name of the file of measurements of several tables, without its ending."""
 
 _LARGEST_WEIGHT = Fraction(10**100)  # weights are compared in floating point
 

@@ -40,7 +40,7 @@ RESIDUAL_MEANINGS = {
     "residual": "the features whose residual was measured",
     "scale": "what the entry was multiplied by before noise was added",
 }
-"""What the columns of measured residuals mean, for the description of their file."""
+"""The meaning of the columns of measured residuals, for the description of their file."""
 
 LAWS = ("discrete", "rounded")
 """The laws of noise on residuals, as release.json names them."""

@@ -51,11 +51,11 @@ _CELLS_TOGETHER = 100_000  # of tables that are fitted together
 _FEW = 64  # views below a table that are looked up one by one
 Floats = NDArray[np.float64]
 FIT_SECONDS = 30.0
-"""How long the search for the whole numbers of one table may take where its totals hang together in
-a circle."""
+"""The time limit, in seconds, of the search for the whole numbers of a table whose totals form a
+cycle."""
 
 NOT_ALL = "No whole numbers with all its totals were found."
-"""How the note of a table begins that has no whole numbers with all its totals."""
+"""The beginning of the note of a table without whole numbers that have all its totals."""
 
 
 def fitted_tables(
@@ -427,7 +427,7 @@ MOST_TOGETHER = 10_000_000
 """Up to so many cells in all, tables with totals that cross parts are fitted in one piece: less
 than 1 GB of memory."""
 LEAST_SECONDS = 2.0
-"""How long the search for one table of a part may take, however many parts there are."""
+"""The least time limit of the search for one table of a part, however many parts there are."""
 
 Fits = dict[View, tuple[NDArray[Any], Fitted]]
 

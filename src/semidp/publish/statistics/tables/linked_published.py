@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 
 LINKED_MEASUREMENTS = "linked-measurements"
 KINDS = ("members", "units")
-"""What release.json calls the two kinds."""
+"""The names of the two kinds in release.json."""
 
 
 @frozen(slots=False, eq=False, kw_only=True, repr=False)

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from semidp.publish.statistics.protocol.requests import Request
 
 ALONE, SHARED = "tables", "products"
-"""What release.json calls its lists: of tables with budgets of their own, and of those that share
+"""The keys of its lists in release.json: of tables with their own budgets, and of those that share
 one."""
 
 _FOR_STUDIES = (

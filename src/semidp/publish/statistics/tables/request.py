@@ -368,7 +368,7 @@ def group_table_requests(
 
 
 PLAN_KEYS = ("epsilon", "delta", "rho", "mu", "objective", "all_of", "order", "table")
-"""What a plan file has at its top for tables: the budget that they share, and how."""
+"""The keys for tables at the top of a plan file: their shared budget, and how they share it."""
 
 
 def read_tables(document: Mapping[str, Any]) -> list[TablesRequest]:

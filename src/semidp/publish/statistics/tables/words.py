@@ -63,7 +63,7 @@ if TYPE_CHECKING:
 
 
 FEW_TABLES = 6
-"""Up to so many tables have a line each; more are one line and a list of errors."""
+"""The most tables with a line each; more get one line and a list of errors."""
 
 _WARNED_TABLES = 3  # in a warning
 _PRINTED_TABLES = 60  # on a terminal
@@ -75,10 +75,10 @@ ERRORS_TEXT = (
     " square over the cells with noise, then the largest of a cell. Noise dominates a cell if its"
     " count is smaller than the half-width of its 95% interval."
 )
-"""What is said above a list of tables with their errors."""
+"""The sentence above a list of tables with their errors."""
 
 NONE_FOUND = "No whole numbers with all totals were found for the table"
-"""How a warning begins that a table misses some of its totals."""
+"""The beginning of the warning that a table misses some of its totals."""
 
 
 @frozen
