@@ -276,8 +276,8 @@ def _print_posterior(
     _print_cells([*answer.schema.names, "mean", "low", "high"], answer.rows)
     state = answer.mixing
     echo(
-        f"Each interval has probability {plain(exact(level))}; every table with the exact totals is"
-        " as likely before."
+        f"Each interval has probability {plain(exact(level))}. Before the release, every table with"
+        " the exact totals is taken to be equally likely."
     )
     echo(
         f"64 chains agree after {state.steps:,} steps: R = {state.reduction:.3f}, {state.size:,.0f}"

@@ -240,8 +240,8 @@ def _distance_lines(tables: list[dict[str, Any]]) -> list[tuple[str, str]]:
         (
             "near",
             (
-                "in standard errors of each table, root mean square (1 is what the noise explains)"
-                " and largest"
+                "distance from each table in standard errors: root mean square (the noise alone"
+                " gives 1), and largest"
             ),
         )
     ]

@@ -258,7 +258,7 @@ def _valid(answer: Independence | Association) -> str:
     """Say why a p-value holds."""
     if answer.draws:
         return f"exact by simulation of {answer.draws:,} tables with noise"
-    return "at most, in finite samples: a bound for all plausible totals"
+    return "an upper bound over all plausible totals, valid in finite samples"
 
 
 def _list_labels(release: Release, answer: Independence | Association, name: str) -> list[str]:

@@ -46,8 +46,8 @@ _MOST_CELLS = 4096
 _MOST_FEATURES = 8
 _MOST_LATTICE_CELLS = 512
 _AT_A_PRICE = (
-    "Chains pass through tables with negative counts or counts in impossible cells, at a price, so"
-    " that they reach every table with the exact totals; only tables without any are counted."
+    "To reach every table with the exact totals, chains may pass through tables with negative or"
+    " impossible counts. These are not counted."
 )
 _UNUSED = (
     "What {name!r} measured with {noise} noise is not used: the posterior is computed for Gaussian,"

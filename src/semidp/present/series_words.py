@@ -56,7 +56,7 @@ def describe_series(account: SeriesAccount) -> dict[str, Any]:
         name, left = format_period(following, unit), account.remaining(following)
         counting = ", ".join(map(str, account.counting_with(following)))
         may = "nothing" if left is None else str(round_budget_down(left))
-        also = f"; {counting} still count" if counting else ""
+        also = f"; still counted: {counting}" if counting else ""
         document |= {"next_period": name, "next": f"{name} may spend {may}{also}"}
     return document
 
@@ -91,10 +91,10 @@ def warn_of_constants(account: SeriesAccount) -> str:
         return ""
     named = ", ".join(str(margin) for margin in margins)
     return (
-        f"If one of the columns with exact totals ({named}) never changes for a person, such as sex"
-        " or year of birth, somebody else's records may have to differ in every period, and this"
-        " bound does not cover that: declare it as constant when you open the ledger, and all"
-        " periods are charged"
+        f"A column with exact totals ({named}) may never change for a person, as sex or year of"
+        " birth. Then somebody else's records may have to differ in every period, which this bound"
+        " does not cover. Declare such a column as constant when you open the ledger: all periods"
+        " are then charged."
     )
 
 

@@ -642,7 +642,7 @@ def mechanism_lines(tables: Sequence[str], mechanism: ResidualMechanism, what: s
         f" {mechanism.claim} claim"
     )
     if mechanism.saved:
-        first += f"; measuring them together saved {mechanism.saved:.0%} of the variance"
+        first += f"; joint measurement saved {mechanism.saved:.0%} of the variance"
     return [first, *near_least(mechanism), *tables]
 
 
@@ -656,8 +656,8 @@ def near_least(mechanism: ResidualMechanism) -> list[str]:
     # Rounded up, so the noise never looks nearer to the least than is proved.
     share = math.ceil(max(above, 0.0) * 1000) / 1000
     return [
-        f"total variance at most {share:.1%} above the least that any additive Gaussian noise with"
-        " unbiased estimates needs under this promise"
+        f"total variance at most {share:.1%} above the least possible for additive Gaussian noise"
+        " with unbiased estimates under this promise"
     ]
 
 
