@@ -74,7 +74,7 @@ def test_a_median_of_few_records_is_marked(release: Release) -> None:
     assert [line for line in lines if line.startswith("airport: ≈")]
     assert not [line for line in lines if line.startswith("north: ≈")]
     assert "noise dominates 1 of 3 groups" in lines[-1]
-    assert "Noise dominates 33% of the groups of the median" in result.cautions()[0]
+    assert "Noise dominates 33% of the groups (median" in result.cautions()[0]
     (section,) = result.sections()
     assert section.rows[0][2].startswith("≈")
     assert "GDP" not in " ".join([*section.paragraphs, *lines])

@@ -127,7 +127,7 @@ def test_small_means_are_marked_on_the_terminal_and_in_the_report() -> None:
     assert all(": ≈" in line for line in lines)
     assert "≈ noise dominates 4 of 4 groups" in summary(vague)
     assert cautions(vague)[0].startswith(
-        "Noise dominates 100% of the groups of the mean of pay by region"
+        "Noise dominates 100% of the groups (mean of pay by region)"
     )
     assert vague.report_html().count("<td>≈") == 4
     assert "≈" not in summary(sharp)
