@@ -476,7 +476,9 @@ def _read_training(multiplier: str, sampling: str, steps: int) -> Statement:
 
 def _read_statement(file: Path, rows: int) -> Statement:
     """Return what a file of an event or of a privacy function states."""
-    document = read_document(file, "an event or a privacy function")
+    document = read_document(
+        file, "an event or a privacy function (docs/opendp.md and docs/tumult.md have their forms)"
+    )
     if "privacy_function" in document:
         function = PrivacyFunction.from_json(document)
         return Statement(function.evaluate(rows), lambda a: function.tradeoff(a, rows))
