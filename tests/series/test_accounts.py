@@ -354,3 +354,30 @@ def test_pooled_data_protect_a_record_of_each_period():
     with pytest.raises(Refused, match=r"protects any 1 record .*, and its periods together more"):
         account.add_charge(guarantees[0], "a table", (), pooled)
     assert account.add_charge(guarantees[1], "a table", (), pooled).charges
+
+
+def test_a_period_with_fewer_helpers_is_not_said_to_have_those_of_another(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where the rarest totals overlap, two records change together instead of three. The period is
+    charged for two, and the ledger said that a person with two others is protected in it.
+    """
+    header, ledger = "sex,region,age", str(tmp_path / "quarters.json")
+    three = [f"{s},{r},{a}" for s in "ffm" for r in "nns" for a in "xy" for _ in range(3)]
+    two = ["f,n,x", "f,s,y", "m,n,x", "m,s,x"]
+    opened = "--rho 1 --series quarter --each-person 2 --exact sex --exact region"
+    assert run(["ledger", ledger, *opened.split()]) == 0
+    levels = "--levels sex=f,m --levels region=n,s --levels age=x,y"
+    words = f"--table sex,region,age --exact sex --exact region --rho 1/8 --quiet {levels}"
+    said = []
+    for number, lines in enumerate((three, two), 1):
+        data, out = tmp_path / f"{number}.csv", str(tmp_path / f"r{number}")
+        data.write_text("\n".join([header, *lines]) + "\n")
+        period = ["--ledger", ledger, "--period", f"2026Q{number}", "--out", out]
+        assert run(["release", str(data), *words.split(), *period]) == 0
+        capsys.readouterr()
+        assert run(["ledger", ledger]) == 0
+        said.append(capsys.readouterr().out)
+    assert "each with up to 2 others of that quarter" in said[0]
+    assert "up to 2 others" not in said[1]
+    assert "each with as many others of that quarter as its releases say" in said[1]

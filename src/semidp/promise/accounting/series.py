@@ -242,10 +242,14 @@ class SeriesAccount:
         return self.series.attendance_under(self._published)
 
     @property
+    def promises(self) -> list[Adjacency]:
+        """Those of all periods, each of which was charged under its own."""
+        return [one.adjacency for one in self.counted.values() if one.adjacency is not None]
+
+    @property
     def adjacency(self) -> Adjacency | None:
         """The largest of the promises of all periods; None before the first release."""
-        promises = [one.adjacency for one in self.counted.values() if one.adjacency is not None]
-        return max(promises, key=lambda adjacency: adjacency.a, default=None)
+        return max(self.promises, key=lambda adjacency: adjacency.a, default=None)
 
     def describe(self) -> str:
         """Say whom the series protects.
@@ -272,6 +276,8 @@ class SeriesAccount:
         if not helpers:
             return said
         plural = "other" if helpers == 1 else "others"
+        if len({each.a for each in self.promises}) > 1:
+            return f"{said}, each with as many others of that {unit} as its releases say"
         return f"{said}, each with up to {helpers} {plural} of that {unit}"
 
     @property
