@@ -392,7 +392,8 @@ def test_a_dry_run_and_compare_say_how_far_off_it_would_be(
         == 0
     )
     result = only(Release.load(Path("made")))
-    assert result.analysis.block_half_widths(None).mean() == foreseen["half_width"]
+    for groups in (semidp.Margin("school"), semidp.Margin("year")):
+        assert result.analysis.block_half_widths(groups).mean() == foreseen["half_width"]
     assert result.request.level == Fraction(19, 20)
 
 
