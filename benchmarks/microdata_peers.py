@@ -8,6 +8,7 @@ is replaced, noise costs twice and private choices cost four times as much; SHAR
 """
 
 import argparse
+import csv
 import importlib
 import resource
 import sys
@@ -20,7 +21,7 @@ from typing import Any
 import numpy as np
 from microdata import EXACT, ORDERED, Codes, adult, average_errors, draw_full, draw_microdata
 from numpy.typing import NDArray
-from records import NAMES, persons
+from records import DATA, NAMES, persons
 from scipy import optimize, sparse, special
 from scipy.cluster.hierarchy import DisjointSet
 
@@ -29,8 +30,9 @@ SHARES = {"mst": 3 / 8, "aim": 1 / 2.19}
 9/10 on noise: 2 × 9/160 + (2 × 9/10 + 4 × 1/10) × 151/160 = 2.19."""
 CHECKED_STEPS, LEAST_PROGRESS = 50, 0.1
 """A fit ends when 50 steps lower half of chi squared by less than 0.1."""
-OUTCOMES = {"adult": ("income>50K", 1), "san diego": ("work", 0)}
+OUTCOMES = {"adult": ("income>50K", 1), "persons": ("work", 0), "households": ("workers", 0)}
 """The column that the classifier predicts, and the level."""
+INCOME_STEP = 5000
 
 
 class FitEnd(Exception):
@@ -51,7 +53,7 @@ def main() -> None:
     )
     parser.add_argument("--exact", action="store_true", help="sex, race and income of Adult")
     given = parser.parse_args()
-    names, codes, levels = adult() if given.data == "adult" else (list(NAMES), *persons())
+    names, codes, levels = read_data(given.data)
     sizes = [len(levels[name]) for name in names]
     started = time.process_time()
     if given.way in SHARES:
@@ -59,7 +61,7 @@ def main() -> None:
     elif given.way == "full":
         records = draw_full(names, codes, levels, given.rho, given.seed)
     else:
-        ordered = ORDERED if given.data == "adult" else ("age", "size")
+        ordered = [name for name in (*ORDERED, "size", "workers", "income") if name in names]
         settings = {"rho": given.rho, "ordered": ordered, "target": given.target}
         if given.exact:
             settings |= {"exact": EXACT, "adjacency": "exchange"}
@@ -73,6 +75,25 @@ def main() -> None:
     cells += [f"{errors[word]:.4f}" for word in ("one-way", "pairs", "triples")]
     cells += [f"{errors['missed']:.0f}", f"{area:.4f}", f"{seconds:.0f} s", f"{peak:.2f} GB"]
     print(f"| {' | '.join(cells)} |")
+
+
+def read_data(name: str) -> tuple[list[str], Codes, dict[str, list[str]]]:
+    """Return the columns of a dataset, its codes and its levels."""
+    if name == "adult":
+        return adult()
+    if name == "persons":
+        return list(NAMES), *persons()
+    with (DATA / "sandag_households.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    names = ["zone", "persons", "workers", "income", "type", "building", "unittype"]
+    values = np.array([[int(row[column]) for column in names] for row in rows])
+    values[:, names.index("income")] //= INCOME_STEP
+    names[names.index("persons")] = "size"
+    codes, levels = np.zeros_like(values), {}
+    for place, column in enumerate(names):
+        present, codes[:, place] = np.unique(values[:, place], return_inverse=True)
+        levels[column] = [str(level) for level in present]
+    return names, codes, levels
 
 
 # --- AIM and MST ----------------------------------------------------------------------------------
