@@ -6,12 +6,15 @@ import itertools
 import random
 from collections.abc import Collection, Iterator, Sequence
 from fractions import Fraction
+from typing import ClassVar
 
 import numpy as np
 import pytest
+from attrs import frozen
 
 from semidp import Ball, Dataspace, Exchange, Feature, InputError, Margin, Schema, Table
 from semidp.assess.adjacent_datasets import datasets, is_adjacent, list_neighbors
+from semidp.promise.documents import Encodable
 from semidp.promise.exact import bisection, whole_bisection
 from semidp.promise.spaces.adjacency import Adjacency
 from semidp.promise.spaces.dataspace import DescribedDatasets
@@ -40,6 +43,28 @@ def test_what_is_written_is_read_back(adjacency: Adjacency) -> None:
     assert Adjacency.from_json(adjacency.to_json()) == adjacency
     assert Adjacency.from_kind(adjacency.kind, adjacency.a) == adjacency
     assert Adjacency.from_json(adjacency.to_json()) == adjacency
+
+
+def test_what_is_read_is_the_class_that_attrs_made_last() -> None:
+    """attrs makes a class with slots anew; its first form is found until garbage is collected."""
+    forms = []
+
+    def remember(form: type) -> type:
+        forms.append(form)
+        return form
+
+    @frozen
+    class Shape(Encodable):
+        pass
+
+    @frozen
+    @remember
+    class Square(Shape):
+        side: int
+        kind: ClassVar[str] = "square"
+
+    assert Shape.__subclasses__() == [*forms, Square]
+    assert Shape.from_json({"kind": "square", "side": 2}) == Square(2)
 
 
 def test_a_ball_is_no_exchange() -> None:

@@ -192,7 +192,8 @@ def _find_class(cls: type[T], document: Mapping[str, Any]) -> type[T]:
     if not subclasses or "kind" not in document:
         return cls
     for one in subclasses:
-        if _kind(one) == document["kind"]:
+        # attrs makes a class with slots anew; the one before it stays until garbage is collected
+        if "__attrs_attrs__" in vars(one) and _kind(one) == document["kind"]:
             return one
         subclasses.extend(one.__subclasses__())
     raise TypeError(f"{cls.__name__} has no kind {str(document['kind'])[:40]!r}")
