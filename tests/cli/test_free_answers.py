@@ -123,7 +123,7 @@ def test_a_release_is_modelled(here: Semidp) -> None:
     assert document["coefficients"][-1]["name"] == "sex[Male]"
     assert -3 < document["coefficients"][-1]["estimate"] < -2  # the true table has -2.42
     for formula, why in (
-        ("survived", "is no model"),
+        ("survived", "is not a model"),
         ("class ~ sex", "logistic model has two"),
         ("town ~ sex", "no table with"),
     ):

@@ -252,7 +252,7 @@ def test_known_records_are_left_out(tmp_path: Path) -> None:
     [
         ("", "no row"),
         ("ward,count\n", "no row"),
-        ("ward,count\nA,-3\n", "is no count"),
+        ("ward,count\nA,-3\n", "is neither a count nor"),
         ("ward,count\nA,3\nA,4\n", "twice"),
         ("ward,count\nA\n", "as many values"),
         ("ward,count\nA,3\nB,4\nTotal,8\n", "contradict"),

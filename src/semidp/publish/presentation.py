@@ -311,7 +311,8 @@ class ReportWords(AdjacencyWords):
                 self.protection.who,
                 f"{self.records_and_units}{in_brackets(*self.units_differing)}",
             )
-            return f"a = {a}: if {who} is different, up to {changed} change{kept}"
+            verb = "changes" if a == 1 and self.units is None else "change"
+            return f"a = {a}: if {who} is different, up to {changed} {verb}{kept}"
         if a == 1:
             return f"a = 1: one record changes alone{' under the exact totals' if exact else ''}"
         if not exact:

@@ -186,8 +186,8 @@ class TablesRequest(TablesAsked):
 
         >>> TablesRequest.from_table(TableRequest(["county"], Budget.pure(1), "l2")).refuse_parts()
         Traceback (most recent call last):
-        semidp.errors.InputError: l2 noise is drawn for all cells of 'table' at once, so that no
-        part can draw its ...
+        semidp.errors.InputError: l2 noise is drawn for all cells of 'table' at once, so no part can
+        draw its ...
         """
         for table in self.tables:
             if table.mechanism not in (AUTO, ResidualMechanism.name, *_CELL_BY_CELL):
