@@ -422,7 +422,7 @@ def fits(curves: Sequence[Tradeoff], budget: Budget) -> bool:
 
 
 def _refuse_unlike(number: str) -> Refused:
-    """Refuse charges that have no common number to add up."""
+    """The refusal of charges that have no common number to add up."""
     return Refused(
         f"a ledger in epsilon and delta adds up {number} of its releases, as its first one decided,"
         " because later ones may depend on results; one of them has none: use a ledger in rho or mu"

@@ -89,7 +89,7 @@ class Cut:
     def branch(self, schema: Schema, node: int) -> Schema:
         """Return the schema of the records below one node of the cut; every depth stays.
 
-        Structural zeros stay if the node has the levels that they name.
+        Structural zeros keep those of their levels that the node has.
         """
         features = list(schema.features)
         features[self.axis] = features[self.axis].branch(self.depth, node)
