@@ -11,6 +11,8 @@ import semidp
 
 HEAVY = (
     "scipy.optimize",
+    "scipy.sparse",
+    "scipy.special",
     "scipy.stats",
     "duckdb",
     "matplotlib",

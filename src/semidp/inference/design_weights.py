@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+import scipy
 from attrs import evolve, frozen
 from numpy.typing import NDArray
-from scipy.special import ndtri
 
 from semidp.errors import InputError, Refused
 from semidp.inference.linear_estimates import SumErrors
@@ -359,7 +359,7 @@ def _state(
     sampling = None
     if spread is not None:
         sampling = math.sqrt(plan.variance(spread))
-        quantile = float(ndtri((1 + level) / 2))
+        quantile = float(scipy.special.ndtri((1 + level) / 2))
         # Coarse noise counts with its own half-width, where that is the larger one.
         noisy = max(noise, half / quantile)
         half = quantile * math.hypot(noisy, sampling)

@@ -370,7 +370,7 @@ class EntryLikelihood:
     which: NDArray[np.intp] = field(repr=False)
 
     @cached_property
-    def weights(self) -> scipy.sparse.csr_array:
+    def weights(self) -> "scipy.sparse.csr_array":
         """The weights, without the zeros: most numbers are measured of few cells."""
         weights = scipy.sparse.csr_array(self.matrix)
         weights.eliminate_zeros()

@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import sparse
 
 from semidp.inference.linear_estimates import weigh_mechanism
 from semidp.inference.records.record_cells import TargetTable
@@ -276,7 +276,9 @@ def _margin_weights(table: TargetTable, grid: Grid, axis: int) -> Floats:
 # --- from bins to levels --------------------------------------------------------------------------
 
 
-def interpolation_weights(groups: Numbers, counts: Floats, ordered: bool) -> sparse.csr_array:
+def interpolation_weights(
+    groups: Numbers, counts: Floats, ordered: bool
+) -> "scipy.sparse.csr_array":
     """Return the weights of bins in the odds of each level, one row per level.
 
     Between the centers of two bins of an ordered feature the odds change linearly. A bin of one
@@ -287,7 +289,7 @@ def interpolation_weights(groups: Numbers, counts: Floats, ordered: bool) -> spa
     [1.0, 0.0]
     """
     bins = int(groups.max()) + 1
-    weights = sparse.lil_array(mark_bins(groups))
+    weights = scipy.sparse.lil_array(mark_bins(groups))
     if not ordered or bins < 3:
         return weights.tocsr()
     places = np.arange(len(groups), dtype=np.float64)
@@ -304,10 +306,10 @@ def interpolation_weights(groups: Numbers, counts: Floats, ordered: bool) -> spa
     return weights.tocsr()
 
 
-def mark_bins(groups: Numbers) -> sparse.csr_array:
+def mark_bins(groups: Numbers) -> "scipy.sparse.csr_array":
     """Return a row for each level, with a one in the column of its bin."""
     starts = np.arange(len(groups) + 1)
-    return sparse.csr_array((np.ones(len(groups)), groups, starts))
+    return scipy.sparse.csr_array((np.ones(len(groups)), groups, starts))
 
 
 def spread_pair(
