@@ -8,7 +8,9 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import CodeType, FrameType
+from typing import get_origin
 
+import attrs
 import numpy as np
 import pytest
 from scipy.sparse.csgraph import connected_components
@@ -16,6 +18,7 @@ from scipy.sparse.csgraph import connected_components
 from semidp.cli import run
 from semidp.promise.accounting.ledger import Ledger
 from semidp.promise.accounting.recorded_queries import QUERIES
+from semidp.promise.schema.schema import Table
 from semidp.promise.tradeoff.budget import Budget
 from semidp.publish.statistics.protocol.statistic import kinds, result_keys
 
@@ -439,6 +442,25 @@ def test_no_class_has_the_name_of_another() -> None:
             if isinstance(node, ast.ClassDef):
                 homes.setdefault(node.name.lstrip("_"), []).append(str(path.relative_to(PACKAGE)))
     assert not {name: files for name, files in homes.items() if len(files) > 1}
+
+
+def test_values_that_hold_arrays_are_not_compared_by_their_fields() -> None:
+    """Arrays have no one truth: such an == is an error, from attrs 24.1 on also with itself."""
+    checked = 0
+    for path in MODULES:
+        parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+        if parts[-1] in ("__init__", "__main__"):
+            continue
+        module = importlib.import_module(".".join(parts))
+        for value in vars(module).values():
+            if not isinstance(value, type) or value.__module__ != module.__name__:
+                continue
+            fields = attrs.fields(value) if attrs.has(value) else ()
+            if any(field.eq and get_origin(field.type) is np.ndarray for field in fields):
+                # A table compares its counts as a whole.
+                assert value.__eq__ in (object.__eq__, Table.__eq__), value
+                checked += 1
+    assert checked > 100
 
 
 def asserted_there(tree: ast.AST) -> list[ast.Assert]:

@@ -120,7 +120,7 @@ def gaussian_mu(advantage: float) -> float:
     return 2 * float(ndtri((1 + advantage) / 2))
 
 
-@define
+@define(eq=False)
 class Frontier:
     """The most powerful of many tests, kept as floats: corners (size, power) on their upper
     hull.

@@ -345,7 +345,7 @@ Rows = NDArray[np.generic]  # one row per cell, a column an output
 _Keys = Callable[[Rows], Rows]
 
 
-@frozen
+@frozen(eq=False)
 class _Frequencies:
     """For each cell the keys that occurred at least twice, in order, and the log ratios of their
     frequencies.

@@ -103,7 +103,7 @@ class IntervalEstimate:
         return document | finite | {"covers": str(self.covers)}
 
 
-@frozen(slots=False)
+@frozen(eq=False, slots=False)
 class TableIntervals(DataFrames):
     """Simultaneous intervals for all cells of a table.
 

@@ -103,7 +103,7 @@ class Association(Encodable):
         return {**super().to_json(), "ordered": {name: [*scores] for name, scores in self.ordered}}
 
 
-@frozen
+@frozen(eq=False)
 class ScoreTest:
     """Scores of rows and columns, and their statistic for a table with given margins.
 

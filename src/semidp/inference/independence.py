@@ -333,7 +333,7 @@ _MOST_LISTED = 50_000  # before impossible ones are left out
 _MOST_DRAWS = 999  # tables for each combination, if there are many
 
 
-@frozen
+@frozen(eq=False)
 class TotalsTest:
     """The statistic of independence for hypothetical totals, and its simulated law.
 
@@ -377,7 +377,7 @@ class TotalsTest:
         return (1 + larger) / (1 + len(drawn))
 
 
-@frozen
+@frozen(eq=False)
 class ScoredTotalsTest(TotalsTest):
     """The same for sums of scores: the largest of them, each in units of its standard deviation.
 

@@ -190,7 +190,7 @@ def mixing(draws: NDArray[Any], steps: int) -> Mixing:
     return Mixing(reduction, float(sizes.min()), steps)
 
 
-@frozen
+@frozen(eq=False)
 class Posterior:
     """The posterior of the counts of a table, given everything published about it.
 

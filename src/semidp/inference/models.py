@@ -118,7 +118,7 @@ def _expand_terms(part: str, text: str) -> list[tuple[str, ...]]:
     return terms
 
 
-@frozen
+@frozen(eq=False)
 class DesignMatrix:
     """Columns of a model for every combination of levels, against the first level of each feature.
 
@@ -180,7 +180,7 @@ class DesignMatrix:
         return cls(tuple(labels), np.stack(columns, axis=1), tuple(terms))
 
 
-@frozen
+@frozen(eq=False)
 class QuasiFit:
     """Coefficients that solve ``D'V⁻¹r = 0``, their covariance ``(D'V⁻¹D)⁻¹``, ``r'V⁻¹r``, and how
     many coefficients the counts determine: the trace of ``D'V⁻¹D (D'V⁻¹D + P)⁻¹`` with the prior's
@@ -314,7 +314,7 @@ class TermTest:
     p_value: float
 
 
-@frozen
+@frozen(eq=False)
 class TableModel:
     """A model fitted to a released table.
 

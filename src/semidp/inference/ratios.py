@@ -80,7 +80,7 @@ class RateMeasure(StrEnum):
         return zero, 1 + zero
 
 
-@frozen
+@frozen(eq=False)
 class NoisyRates:
     """Noisy counts of cases and of records in two groups without a common record, with the
     covariance of the noise.

@@ -122,7 +122,7 @@ def estimate_errors(release: "ReleaseValue") -> RecordErrors:
     return RecordErrors(columns, pairs, tuple(weak), threes)
 
 
-@frozen
+@frozen(eq=False)
 class EstimatedPair:
     """The estimated counts of a pair, and their error as a share of all records."""
 

@@ -110,7 +110,7 @@ def noise_moment(ball: NormBall, epsilon: Fraction) -> float:
     return radius_moment * second_moment(ball) / round_down(epsilon) ** 2
 
 
-@frozen
+@frozen(eq=False)
 class Optimum:
     """A point of the polar and the multipliers of its rows: both are checked before they are
     trusted.

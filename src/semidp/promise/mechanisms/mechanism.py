@@ -58,7 +58,7 @@ _LARGEST_SCALE = 2**48  # beyond it, the samplers refuse: counts plus noise may 
 _LARGEST_VALUE = 2**62
 
 
-@frozen
+@frozen(eq=False)
 class Measurement:
     """The output of a mechanism. Everything in it may be published; nothing in it is confidential.
 

@@ -37,7 +37,7 @@ from semidp.promise.noise.rejection import (
 )
 
 
-@frozen(slots=False)
+@frozen(eq=False, slots=False)
 class Splits:
     """A binary tree over `size` positions; nodes are numbered, the positions themselves first.
 
@@ -307,7 +307,7 @@ class OneSidedLatticeGaussian(_ZeroSums):
     columns_free: ClassVar[bool] = True
 
 
-@frozen
+@frozen(eq=False)
 class _DrawingOrder:
     """Both trees, the pairs of splits in the order of their draws, and what the acceptance step
     knows beforehand.

@@ -73,7 +73,7 @@ def proposal_spread(index: int) -> int:
     return 1 << max(0, octaves_beyond + 1)
 
 
-@frozen
+@frozen(eq=False)
 class _ProposalTables:
     """The tables of all proposal classes, one row of `guide` for each table."""
 
@@ -110,7 +110,7 @@ def _family() -> _ProposalTables:
     )
 
 
-@frozen
+@frozen(eq=False)
 class Widths:
     """What an attempt needs to know of s²: the proposal class, 1/(2s²) within a relative 2^-48, and
     1/(2δ).

@@ -42,7 +42,7 @@ _PEAKS = 32
 _TINY = 1e-300
 
 
-@frozen
+@frozen(eq=False)
 class Losses:
     """Masses of the privacy loss at ``(lowest + i) · step``, and at infinity, under the second
     dataset.

@@ -48,7 +48,7 @@ _OPTIMAL = "No other such table is closer to what was measured."
 PROVABLE = 2_000
 
 
-@frozen
+@frozen(eq=False)
 class Fit:
     """A fitted table: nonnegative, zero where the schema says so, with every published margin.
 

@@ -98,7 +98,7 @@ class Branch:
     unlisted: int = 0
 
 
-@frozen
+@frozen(eq=False)
 class _Numbers:
     """The numbers of a table that a page shows, cell by cell."""
 

@@ -439,7 +439,7 @@ def _moves(adjacency: Adjacency) -> int:
     return adjacency.swaps
 
 
-@frozen
+@frozen(eq=False)
 class PowerCurves:
     """Power against the odds ratio, one curve for each test. The value at ω = 1 is the size of the
     test.

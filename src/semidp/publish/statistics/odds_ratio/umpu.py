@@ -30,7 +30,7 @@ from semidp.publish.written_values import check_level
 _TAIL = 700.0
 
 
-@frozen(slots=False)
+@frozen(eq=False, slots=False)
 class IntegerLaw:
     """A distribution on consecutive integers: ``P(H = first + i) = pmf[i]``.
 
