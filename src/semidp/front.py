@@ -104,6 +104,8 @@ def each(*groups: str | Sequence[str]) -> tuple[Margin, ...]:
     >>> mean("income", by=each("region", ["region", "sex"]), bounds=(0, 200_000)).by
     (Margin('region'), Margin('region', 'sex'))
     """
+    if not groups:
+        raise InputError("name the groups, as in each('region', 'sex')")
     return tuple(Margin.from_names(names) for names in groups)
 
 

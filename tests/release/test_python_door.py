@@ -11,6 +11,7 @@ import pytest
 
 import semidp as sd
 from semidp.errors import InputError, SemidpError
+from semidp.promise.exact import exact
 from semidp.publish.results.published_table import PublishedTable
 
 PEOPLE: dict[str, list[Any]] = {
@@ -141,6 +142,12 @@ def test_a_release_is_a_mapping_of_tables() -> None:
         done.table("mean-age")
 
 
+def test_both_files_of_a_distribution_have_its_picture() -> None:
+    done = publish(sd.distribution("age", by="ward", bounds=AGE))
+    for name in ("distribution-age", "distribution-age-quantiles"):
+        assert len(done[name].plot().axes) == 2
+
+
 def test_every_result_becomes_a_data_frame_in_three_ways() -> None:
     asked = (
         sd.table("ward", "sex"),
@@ -171,9 +178,21 @@ def test_categories_are_declared_levels() -> None:
     for frame in frames:
         done = sd.release(frame, sd.table("ward"), mu=1)
         assert done["ward"].to_dict()["ward"] == ["a", "b", "c"]
+    lazy = sd.release(frames[1].lazy(), sd.table("ward"), mu=1)
+    assert lazy["ward"].to_dict()["ward"] == ["a", "b", "c"]
     occurring = pl.DataFrame({"ward": pl.Series(wards, dtype=pl.Categorical)})
     with pytest.raises(SemidpError, match="not public"):
         sd.release(occurring, sd.table("ward"), mu=1)
+
+
+def test_numbers_of_numpy_are_read_exactly() -> None:
+    bounds = (np.int64(0), np.float64(120))
+    plain = publish(sd.mean("age", by="ward", bounds=AGE))
+    found = publish(sd.mean("age", by="ward", bounds=bounds))  # type: ignore[arg-type]
+    assert found["mean-age"].to_dict() == plain["mean-age"].to_dict()
+    wide = exact(np.int64(2**62)) * 4  # type: ignore[arg-type]
+    assert wide == 2**64
+    assert found.report_html()
 
 
 # --- mistakes -------------------------------------------------------------------------------------
@@ -276,6 +295,30 @@ LEVELS_OF_DEATH = {"died": ["Y", "N"]}
             ),
             "missing values are a third: leave them out (where='died IS NOT NULL', without",
         ),
+        (lambda: publish(sd.table("ward"), missing="private"), "missing= is a dictionary"),
+        (lambda: publish(sd.table("ward"), levels=["a"]), "levels= is a dictionary"),
+        (lambda: publish(sd.table("ward"), target_error=5), "target_error= is a dictionary"),
+        (lambda: publish(sd.table("sex"), levels={"sex": "f,m"}), "levels= of 'sex' is a list"),
+        (lambda: publish(sd.table("age"), bins={"age": 10}), "bins= of 'age' is a list of edges"),
+        (lambda: publish(sd.table("ward"), nest="ward"), "nest= is a list from coarse to fine"),
+        (lambda: publish(sd.table("ward"), exact=3), "a margin is one feature or several"),
+        (lambda: publish([sd.table("ward")]), "put * before the list"),
+        (lambda: publish(*[sd.table("ward", name="a")] * 2), "two requests would write a.csv"),
+        (lambda: sd.each(), "name the groups"),
+        (lambda: sd.proportion(("died", "Y")), "named by its column"),  # type: ignore[arg-type]
+        (
+            lambda: sd.quantile("age", [0.25, 0.5], bounds=AGE),  # type: ignore[arg-type]
+            "quantiles are given one by one",
+        ),
+        (
+            lambda: publish(sd.table("ward"), exact=["ward"]).interval("ward"),  # type: ignore[arg-type]
+            'cells are given by their levels, such as {"sex": "f"}',
+        ),
+        (
+            lambda: sd.release(pd.DataFrame(PEOPLE)[["ward", "ward"]], sd.table("ward"), mu=1),
+            "names two columns alike",
+        ),
+        (lambda: sd.release(pd.DataFrame(), sd.table("ward"), mu=1), "has no columns"),
     ],
 )
 def test_refusals_name_what_to_write_instead(ask: Callable[[], object], said: str) -> None:

@@ -4,7 +4,7 @@ The measurements come from `measured`, the methods from `answers` and `ratios`.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -42,6 +42,7 @@ from semidp.inference.ratios import (
     from_two_rates,
     sampled_comparison,
 )
+from semidp.promise.exact import format_value
 from semidp.promise.noise.randomness import Randomness, SystemRandomness
 from semidp.publish.written_values import check_level
 
@@ -68,6 +69,12 @@ def estimate_interval(
         raise InputError(
             f"a {measure} compares the rates in two groups: say among which, and minus which"
         )
+    for cells in (of, minus, among):
+        if not isinstance(cells, (Mapping, type(None))):
+            raise InputError(
+                'cells are given by their levels, such as {"sex": "f"}, not'
+                f" {format_value(cells)}"
+            )
     names = {name for cells in (of, minus, among) if cells is not None for name in cells}
     measured = measured_table(release, names, table)
     public = select_public(release, measured)

@@ -42,7 +42,8 @@ def exact(value: Number, name: str = "the number") -> Fraction:
     if isinstance(value, bool):
         raise InputError(f"{name} must be a number, not {value}")
     if isinstance(value, Rational):
-        return Fraction(value.numerator, value.denominator)
+        # Numbers of numpy wrap around; those of Python do not.
+        return Fraction(int(value.numerator), int(value.denominator))
     if isinstance(value, (float, Decimal)):
         if not math.isfinite(value):
             raise InputError(f"{name} must be a finite number, not {value}")

@@ -504,9 +504,8 @@ class Plan:
         # Some file systems tell no capitals apart, and one file would replace the other.
         names = [file.casefold() for request in self.requests for file in request.files]
         if len(set(names)) < len(names):
-            raise InputError(
-                "two tables of the plan have the same name, or their files would: give each its own"
-            )
+            twice = next(name for name in names if names.count(name) > 1)
+            raise InputError(f"two requests would write {twice}: give each a name of its own")
         if self.units is not None:
             self._refuse_beside(self.units)
         if self.microdata is not None and (self.units is not None or self.outcomes):

@@ -14,7 +14,7 @@ from typing import Any
 from attrs import evolve
 
 from semidp.errors import InputError, SchemaError
-from semidp.promise.exact import positive
+from semidp.promise.exact import format_value, positive
 from semidp.promise.noise.randomness import Randomness, SeededRandomness, SystemRandomness
 from semidp.promise.schema.features import Feature, Nest, bin_edges, value_text
 from semidp.promise.schema.schema import Schema, toml_document
@@ -135,7 +135,9 @@ def read_margins(value: Any) -> tuple[Margin, ...]:
     >>> read_margins(["sex", ("region", "age")]), read_margins(("region", "age"))
     ((Margin('sex'), Margin('region', 'age')), (Margin('region', 'age'),))
     """
-    several = isinstance(value, list) or (value and isinstance(value[0], tuple))
+    several = isinstance(value, list) or (
+        isinstance(value, tuple) and any(isinstance(names, tuple) for names in value)
+    )
     if several:
         return tuple(Margin.from_names(names) for names in value)
     return (Margin.from_names(value),) if value else ()
@@ -176,10 +178,21 @@ def declare_features(given: Given) -> Plan:
     dates: dict[str, str] = {}
     parts: dict[str, dict[str, Any]] = {}
     for name, levels in (given["levels"] or {}).items():
+        # A text of distinct characters lists levels of one character.
+        joined = isinstance(levels, str) and ("," in levels or len({*levels}) < len(levels))
+        if joined or not isinstance(levels, Iterable):
+            raise InputError(
+                f"⟨levels⟩ of {name!r} is a list such as ['f', 'm'], not {format_value(levels)}"
+            )
         parts[name] = {"levels": expand_ranges(levels)}
     for name, written in (given["bins"] or {}).items():
         if name in parts:
             raise InputError(f"feature {name!r} has levels and bins: give one of them")
+        if not isinstance(written, Iterable):
+            raise InputError(
+                f"⟨bins⟩ of {name!r} is a list of edges such as [0, 18, 65], not"
+                f" {format_value(written)}"
+            )
         edges = bin_edges(written) if isinstance(written, str) else tuple(written)
         parts[name] = {"bins": edges}
         if are_dates(edges):
@@ -247,11 +260,16 @@ def _read_chains(nest: Any) -> list[tuple[str, ...]]:
     >>> _read_chains(("state", "county")), _read_chains([("state", "county"), ("school", "class")])
     ([('state', 'county')], [('state', 'county'), ('school', 'class')])
     """
+    if isinstance(nest, str):
+        raise InputError(
+            "⟨nest⟩ is a list from coarse to fine, such as ['state', 'county'], not"
+            f" {format_value(nest)}"
+        )
     several = [] if not nest else [nest] if isinstance(nest[0], str) else nest
     return [tuple(map(str, chain)) for chain in several]
 
 
-def expand_ranges(levels: Sequence[str]) -> tuple[str, ...]:
+def expand_ranges(levels: Iterable[str]) -> tuple[str, ...]:
     """Return levels with ranges of months, quarters or years written out.
 
     >>> expand_ranges(["2025-12..2026-02", "later"])
@@ -289,9 +307,12 @@ def declare_categories(plan: Plan, data: Any) -> Plan:
 
 def _list_categories(data: Any, name: str) -> tuple[str, ...]:
     module = type(data).__module__.partition(".")[0]
-    if module not in ("pandas", "polars") or name not in getattr(data, "columns", ()):
+    if module == "polars" and hasattr(data, "collect_schema"):
+        kind = data.collect_schema().get(name)
+    elif module == "pandas" and list(getattr(data, "columns", ())).count(name) == 1:
+        kind = data[name].dtype
+    else:
         return ()
-    kind = data[name].dtype
     categories = kind.categories if type(kind).__name__ in ("CategoricalDtype", "Enum") else ()
     texts = [value_text(value) for value in categories]
     return tuple(text for text in texts if text is not None)

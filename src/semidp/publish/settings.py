@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from semidp.errors import InputError, did_you_mean, write_settings
+from semidp.promise.exact import format_value
 from semidp.publish.plan import AdjacencyChoice
 from semidp.publish.selection import NAMES
 from semidp.publish.statistics.protocol.statistic import (
@@ -567,6 +568,7 @@ class Given(Mapping[str, Any]):
             for name, value in values.items()
             if not _is_default(value, self._rows[name].default)
         }
+        self._refuse_shapes()
         self._refuse_combinations()
 
     def __getitem__(self, name: str) -> Any:
@@ -590,6 +592,15 @@ class Given(Mapping[str, Any]):
     def choices(self) -> dict[str, Any]:
         """Return the chosen values of the settings of statistics."""
         return {name: self._set[name] for name in statistic_settings() if name in self._set}
+
+    def _refuse_shapes(self) -> None:
+        by_column = (Shape.lists, Shape.texts)
+        for name, value in self._set.items():
+            if self._rows[name].shape in by_column and not isinstance(value, Mapping):
+                raise InputError(
+                    f"⟨{name}⟩ is a dictionary from names to what is meant for each, not"
+                    f" {format_value(value)}"
+                )
 
     def _refuse_combinations(self) -> None:
         for name in self._set:

@@ -240,6 +240,9 @@ def parse_quantiles(value: Iterable[Number]) -> tuple[Fraction, ...]:
     """
     if isinstance(value, str) or not isinstance(value, Iterable):
         raise InputError(f"quantiles are a list such as [0.25, 0.5, 0.75], not {value!r}")
+    value = tuple(value)
+    if any(isinstance(q, (list, tuple)) for q in value):
+        raise InputError("quantiles are given one by one, as in 0.25, 0.5, 0.75, not as a list")
     quantiles = tuple(exact(q, "a quantile") for q in value)
     inside = all(0 < q < 1 for q in quantiles)
     ascending = list(quantiles) == sorted(set(quantiles))

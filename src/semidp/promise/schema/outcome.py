@@ -7,7 +7,7 @@ from functools import cached_property
 from attrs import Factory, field, frozen
 
 from semidp.errors import InputError
-from semidp.promise.exact import Number, exact, plain
+from semidp.promise.exact import Number, exact, format_value, plain
 from semidp.promise.schema.features import ANSWERED_SUFFIX
 
 GRID = 1000
@@ -75,6 +75,11 @@ class Outcome:
     cuts: tuple[Fraction, ...] = field(default=(), converter=_cuts)
 
     def __attrs_post_init__(self) -> None:
+        if not isinstance(self.column, str):
+            raise InputError(
+                "an outcome is named by its column, such as 'stay' or, for a proportion,"
+                f" 'died=yes', not {format_value(self.column)}"
+            )
         if max(abs(self.lower), abs(self.upper)) > _LARGEST_BOUND:
             raise InputError(f"the bounds of {self.column!r} must lie between -1e300 and 1e300")
         if not float(self.lower) < float(self.upper):

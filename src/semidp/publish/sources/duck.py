@@ -506,8 +506,10 @@ def frame_connection(
     )
     with closed_on_error(connection):
         registered = "unread" if readings or na else "source"
-        quietly(lambda: connection.register(registered, frame), unreadable)
         names = quietly(lambda: _frame_header(frame), unreadable)
+        if not names:
+            raise DataError("the data frame has no columns")
+        quietly(lambda: connection.register(registered, frame), unreadable)
         refuse_many_columns(names, "the data frame")
         if readings or na:
             raw = without_codes("unread", names, na)
@@ -644,6 +646,8 @@ def refuse_misfits(
 def _frame_header(frame: Any) -> list[str]:
     if isinstance(frame, Mapping):
         return [str(name) for name in frame]
+    if hasattr(frame, "collect_schema"):  # polars, also lazy
+        return list(frame.collect_schema())
     arrow_names = getattr(getattr(frame, "schema", None), "names", None)
     names = arrow_names if isinstance(arrow_names, list) else frame.columns
     return [str(name) for name in names]

@@ -620,7 +620,7 @@ def _read_codes(na: str | Sequence[str]) -> tuple[str, ...]:
     (('NA', '-9'), ('NA', '.'))
     """
     codes = []
-    for text in (na,) if isinstance(na, str) else na:
+    for text in na if isinstance(na, Iterable) and not isinstance(na, str) else (na,):
         codes += [code.strip() for code in str(text).split(",")]
     if not all(codes):
         raise InputError("⟨na⟩ lists codes such as NA,-9; an empty value is missing anyway")

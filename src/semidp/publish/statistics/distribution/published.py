@@ -655,6 +655,7 @@ def distribution_sheets(
                 ),
                 words=f"the {what}, one row a group and cut",
                 is_main=False,
+                draw=partial(_draw, request, groups, curves),
             )
         )
         occupied = int((sizes > 0).sum())

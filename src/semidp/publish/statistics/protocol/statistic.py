@@ -709,6 +709,8 @@ def group_requests(asked: Iterable[Any]) -> tuple[Request, ...]:
         requests += kind.gather([item for item in left if isinstance(item, kind.asked)])
         left = [item for item in left if not isinstance(item, kind.asked)]
     if left:
+        if isinstance(left[0], (list, tuple)):
+            raise InputError("requests are given one by one, not as a list: put * before the list")
         raise InputError(
             f"ask for table(...), mean(...), median(...) or regression(...), not for {left[0]!r}"
         )
