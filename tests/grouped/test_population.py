@@ -486,7 +486,7 @@ def test_a_release_says_about_where_no_law_was_inverted(tmp_path):
     text = html(release)
     assert "with 95% probability each: the law of a noisy count of ones was inverted." in text
     assert "drawn from, with about 95% probability each." in text
-    assert "intervals for the population too wide rather than too narrow" in text
+    assert "intervals for the population are too wide rather than too narrow" in text
     release.save(tmp_path / "release")
     again = Release.load(tmp_path / "release")
     for before, after in zip(release.groups, again.groups, strict=True):

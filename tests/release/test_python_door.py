@@ -142,6 +142,27 @@ def test_a_release_is_a_mapping_of_tables() -> None:
         done.table("mean-age")
 
 
+def test_long_names_of_groups_leave_room_for_the_picture() -> None:
+    ends = [
+        f"{way} hospital of the capital region and its rural surroundings, {way}" for way in "ab"
+    ]
+    data = {**PEOPLE, "ward": [ends[ward == "b"] for ward in PEOPLE["ward"]]}
+    asked = [sd.mean("age", by="ward", bounds=AGE), sd.median("age", by="ward", bounds=AGE)]
+    for _, result in sd.release(data, *asked, exact=["ward"], mu=1, seed=1).items():
+        figure = result.plot()
+        figure.draw_without_rendering()
+        (axes,) = figure.axes
+        assert axes.get_position().width > 0.4
+        assert len({text.get_text() for text in axes.get_yticklabels()}) == 2
+
+
+def test_one_group_is_said_to_have_no_test() -> None:
+    alone = publish(sd.mean("age", bounds=AGE)).report_html()
+    several = publish(sd.mean("age", by="ward", bounds=AGE)).report_html()
+    assert "p is too large" in several
+    assert "p is too large" not in alone
+
+
 def test_both_files_of_a_distribution_have_its_picture() -> None:
     done = publish(sd.distribution("age", by="ward", bounds=AGE))
     for name in ("distribution-age", "distribution-age-quantiles"):

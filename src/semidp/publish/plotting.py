@@ -308,6 +308,12 @@ def _ticks(put: Any, labels: list[str], **style: Any) -> None:
     put(range(len(named)), named, fontsize=8, **style)
 
 
+def _row_names(labels: Sequence[str]) -> list[str]:
+    # Cut in the middle: long names often differ at their ends.
+    long = 32  # characters; longer names leave no room for what is drawn
+    return [x if len(x) <= long else f"{x[: long // 2]}…{x[1 - long // 2 :]}" for x in labels]
+
+
 def shorten_name(name: str, longest: int) -> str:
     """Cut a name that has more than so many characters.
 
@@ -362,7 +368,7 @@ def estimates_plot(
         axes.set(
             xlabel=axis,
             yticks=list(places),
-            yticklabels=list(labels),
+            yticklabels=_row_names(labels),
             ylim=(len(labels) - 0.5, -0.5),
         )
     return figure
@@ -394,7 +400,7 @@ def quantiles_plot(
         axes.set(
             xlabel=axis,
             yticks=list(places),
-            yticklabels=list(labels),
+            yticklabels=_row_names(labels),
             ylim=(len(labels) - 0.5, -0.5),
         )
     return figure

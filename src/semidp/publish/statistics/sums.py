@@ -237,13 +237,14 @@ def _comparison_paragraphs(
         for by, comparison in zip(request.shown_sets, comparisons, strict=True)
         if comparison.degrees
     ]
-    if not request.binary and any(part.about is About.sampling for part in comparisons):
-        sampled = any(part.about is About.sampling for part in intervals)
-        wide = ", and intervals for the population too wide rather than too narrow"
+    tested = any(part.about is About.sampling and part.degrees for part in comparisons)
+    sampled = any(part.about is About.sampling for part in intervals)
+    if not request.binary and (tested or sampled):
+        effects = ["p is too large rather than too small"] * tested
+        effects += ["intervals for the population are too wide rather than too narrow"] * sampled
         paragraphs.append(
             f"The spread of {request.outcome.column} within groups was not measured: the largest"
-            " that the bounds allow at each mean was taken, so that p is too large rather than too"
-            f" small{wide if sampled else ''}."
+            f" that the bounds allow at each mean was taken, so that {', and '.join(effects)}."
         )
     return [*paragraphs, *interval_paragraphs(intervals)]
 
