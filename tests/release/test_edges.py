@@ -230,7 +230,7 @@ def test_budgets_of_every_kind_compose(saved: Save, first: Budget, second: Budge
 def test_names_of_files_may_not_meet() -> None:
     for names in (("table", "measurements"), ("Eyes", "eyes"), ("eyes", "eyes-measurements")):
         tables = [TableRequest(["sex"], Budget.pure(1), name=name) for name in names]
-        with pytest.raises(InputError, match="same name"):
+        with pytest.raises(InputError, match="two requests would write"):
             Plan(tables)
 
 
