@@ -214,7 +214,10 @@ def test_budgets_are_filled_in_and_shared():
             ),
             "whole number",
         ),
-        (lambda: plan(*[GroupRequest(Statistic.mean, SCORE, [SCHOOL])] * 2), "two requests would write"),
+        (
+            lambda: plan(*[GroupRequest(Statistic.mean, SCORE, [SCHOOL])] * 2),
+            "two requests would write",
+        ),
     ],
 )
 def test_requests_check_themselves(request_, reason):

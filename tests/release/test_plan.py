@@ -69,7 +69,10 @@ def test_round_trips(plan: Plan) -> None:
         ("[[table]]\nfeatures = ['a']\nfit = 'best'", "fit"),
         ("[[table]]\nfeatures = ['a']\nname = '../x'", "name"),
         ("[[table]]\nfeatures = ['a']\n[[table]]\nfeatures = ['a']", "two requests would write"),
-        ("[[table]]\nfeatures = ['a']\nrho = 1\n[[table]]\nfeatures = ['b']\nrho = 1", "two requests would write"),
+        (
+            "[[table]]\nfeatures = ['a']\nrho = 1\n[[table]]\nfeatures = ['b']\nrho = 1",
+            "two requests would write",
+        ),
         ("adjacency = 0", "adjacency"),
         ("report_delta = '2'", "delta"),
         ("[[structural_zero]]\nage = 'child'", "features"),
