@@ -19,7 +19,7 @@ FLAGS = (
 )
 
 
-@define
+@define(slots=False)  # Playwright sets attributes on what handles its events
 class Watched:
     """A page, its requests, and whatever it logged or threw."""
 
