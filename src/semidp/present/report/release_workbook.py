@@ -20,7 +20,7 @@ from semidp.present.report import sentences
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.publish.presentation import Presentation, check_installed, refuse_rows, round_to_base
 from semidp.publish.release_files import ReleaseFiles
-from semidp.publish.results.columns import Columns, PublishedColumns
+from semidp.publish.results.columns import LAST_DIGITS, Columns, PublishedColumns
 from semidp.publish.results.published_table import ExactTotals, PublishedTable, exact_totals
 
 _LONGEST_NAME = 31
@@ -536,11 +536,10 @@ def _agree(one: bytes, other: bytes) -> bool:
     if _NUMBER.sub(b"<v>", one) != _NUMBER.sub(b"<v>", other):
         return False
     left, right = (np.array(texts, dtype=float) for texts in zip(*different, strict=True))
-    return bool(np.allclose(left, right, rtol=_LAST_DIGITS, atol=0))
+    return bool(np.allclose(left, right, rtol=LAST_DIGITS, atol=0))
 
 
 _MOST_LONGER = 2  # times as long as ours: numbers may have other last digits
-_LAST_DIGITS = 1e-9  # relative: what the arithmetic of another processor leaves open
 # A real number: whole ones have no point and no exponent, and are compared to the last digit.
 _NUMBER = re.compile(rb"<v>(-?\d+(?:\.\d+(?:e[-+]\d+)?|e[-+]\d+))(?=</v>)")
 

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 Answer = TypeVar("Answer")
 
 _NUMBERS = ("BIGINT", "DOUBLE")
-_LAST_DIGITS = 1e-9  # of the largest number of a column: what arithmetic leaves open
+LAST_DIGITS = 1e-9  # relative: what the arithmetic of another processor leaves open
 # From more labels on, DuckDB is given one a row: it copies a list of labels for every 2,048 rows.
 _LISTED = 10_000
 _READERS = {
@@ -343,7 +343,7 @@ def equal_numbers(one: NDArray[Any], other: NDArray[Any]) -> bool:
     # Small numbers carry the rounding of the large ones that they were computed with.
     largest = float(finite.max(initial=0.0))
     return bool(
-        np.allclose(one, other, rtol=_LAST_DIGITS, atol=_LAST_DIGITS * largest, equal_nan=True)
+        np.allclose(one, other, rtol=LAST_DIGITS, atol=LAST_DIGITS * largest, equal_nan=True)
     )
 
 
