@@ -22,8 +22,8 @@ import scipy
 from attrs import asdict, evolve, field, frozen
 from numpy.typing import NDArray
 
-from semidp.inference.cell_bounds import whole_interval
-from semidp.inference.linear_estimates import simulated_bound
+from semidp.inference.cell_bounds import TINY, whole_interval
+from semidp.inference.linear_estimates import TIED, count_as_large, simulated_bound
 from semidp.promise.exact import bisection
 from semidp.promise.schema.schema import Schema
 from semidp.publish.results.columns import DataFrames
@@ -181,7 +181,8 @@ def linear_interval(
     sizes = np.abs(errors)
     half = simulated_bound(sizes, level)
     # the observed value counts as a draw, so the test holds its level for any number of draws
-    p = (1 + int(np.count_nonzero(sizes >= abs(value) * (1 - 1e-12)))) / (1 + len(sizes))
+    as_large = count_as_large(sizes, abs(value), max(TINY / among, TIED))
+    p = (1 + as_large) / (1 + len(sizes))
     low, high = whole_interval(
         (value - half) * among, (value + half) * among, (span[0] * among, span[1] * among)
     )

@@ -24,7 +24,7 @@ from semidp.inference.independence import (
     random_tables,
     tried_totals,
 )
-from semidp.inference.linear_estimates import blocks
+from semidp.inference.linear_estimates import blocks, count_as_large
 from semidp.inference.unknown_totals import asked_questions, cut_scores, unknown_totals
 from semidp.promise.documents import Encodable
 from semidp.promise.noise.randomness import Randomness, SystemRandomness, generator
@@ -37,8 +37,6 @@ Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
 Scores = Mapping[str, Sequence[float] | None]
 """Ordered features with the scores of their levels; None for 1, 2, 3 and so on."""
-
-_TIED = 1e-9  # relative: equal statistics may differ in their last digits
 
 
 @frozen
@@ -261,15 +259,13 @@ def score_test(
     if not math.isfinite(statistic):
         # A comparison with it would count no simulated statistic as large.
         raise InputError("the scores are too large for floating point: give smaller ones")
-    # Simulated statistics that are equal but for rounding count as at least as large.
-    bound = statistic - _TIED * abs(statistic)
     source = generator(randomness)
     law = law_of(cells)
     larger = 0
     for count in blocks(draws, estimate.size):
         tables = random_tables(rows, columns, count, source)
         off = np.einsum("pijl,nijl->np", cells, tables - mean) + law(count, randomness)
-        larger += int(np.count_nonzero(sizes(off) >= bound))
+        larger += count_as_large(sizes(off), statistic)
     z = float(seen[0]) if single else None
     return float((seen**2).sum()), degrees, z, (1 + larger) / (1 + draws)
 

@@ -29,7 +29,7 @@ from semidp.promise.spaces.dataspace import Dataspace
 
 _MOST_CELLS = 2_000_000  # of a finer table whose bounds are summed
 # by which a whole number may be missed in floating point; relative to large ones its square
-_TINY = 1e-6
+TINY = 1e-6
 _MOST_ORDERED = 4  # margins that are tried in every order
 _MOST_MARGINS = 8  # margins of which every few are tried together
 
@@ -235,8 +235,8 @@ def whole_interval(low: float, high: float, span: tuple[float, float]) -> tuple[
     low = min(max(low, first), last)
     high = min(max(high, first), last)
     # A whole number that floating point misses by a hair still counts.
-    low_slack = _TINY * (1 + _TINY * abs(low))
-    high_slack = _TINY * (1 + _TINY * abs(high))
+    low_slack = TINY * (1 + TINY * abs(low))
+    high_slack = TINY * (1 + TINY * abs(high))
     lowest = math.ceil(low - low_slack)
     highest = math.floor(high + high_slack)
     if lowest > highest:

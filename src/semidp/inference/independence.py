@@ -21,7 +21,12 @@ from numpy.typing import NDArray
 
 from semidp.errors import InputError, Refused
 from semidp.inference.cell_bounds import CellBounds, whole_interval
-from semidp.inference.linear_estimates import SumErrors, blocks, simulated_bound
+from semidp.inference.linear_estimates import (
+    SumErrors,
+    blocks,
+    count_as_large,
+    simulated_bound,
+)
 from semidp.inference.measured import (
     Measured,
     clustering,
@@ -314,11 +319,10 @@ def independence_test(
     scale = np.where(free, 1 / np.where(free, spread + variances, 1.0), 0.0)
     statistic = float(((estimate - mean) ** 2 * scale).sum())
     source, larger = generator(randomness), 0
-    bound = statistic * (1 - 1e-9)  # equal statistics may differ in their last digits
     for count in blocks(draws, estimate.size):
         tables = random_tables(rows, columns, count, source)
         off = tables - mean + errors(count, randomness).reshape(tables.shape)
-        larger += int(np.count_nonzero((off**2 * scale).sum(axis=(1, 2, 3)) >= bound))
+        larger += count_as_large((off**2 * scale).sum(axis=(1, 2, 3)), statistic)
     return statistic, int(free.sum()), (1 + larger) / (1 + draws)
 
 
@@ -373,7 +377,7 @@ class TotalsTest:
         tables = random_tables(rows[:, None], columns[:, None], len(self.errors), source)[..., 0]
         drawn = self.statistics(tables + self.errors, rows, columns)
         # The published table is one of those that are equally likely, and ties count.
-        larger = int(np.count_nonzero(drawn >= seen * (1 - 1e-9)))
+        larger = count_as_large(drawn, seen)
         return (1 + larger) / (1 + len(drawn))
 
 

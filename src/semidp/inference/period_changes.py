@@ -17,7 +17,7 @@ from attrs import field, frozen
 from numpy.typing import NDArray
 
 from semidp.errors import InputError, Refused
-from semidp.inference.linear_estimates import DrawnTable, SumErrors
+from semidp.inference.linear_estimates import DrawnTable, SumErrors, count_as_large
 from semidp.inference.measured import measured_table
 from semidp.promise.accounting.periods import UNITS, Periods
 from semidp.promise.documents import Encodable
@@ -409,7 +409,7 @@ def _test_change(
         return None
     largest = float((sizes[noisy] / deviations[noisy]).max())
     simulated = np.abs(errors.draw(_DRAWS, randomness)[:, noisy] / deviations[noisy]).max(axis=1)
-    above = int((simulated >= largest * (1 - 1e-12)).sum())
+    above = count_as_large(simulated, largest)
     # the observed difference counts as a draw, so the test holds its level
     return ChangeTest(*names, (1 + above) / (1 + _DRAWS), int(noisy.sum()))
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from semidp.errors import InputError
 from semidp.inference.answers import Covers, IntervalEstimate
-from semidp.inference.linear_estimates import simulated_bound
+from semidp.inference.linear_estimates import count_as_large, simulated_bound
 
 Floats = NDArray[np.float64]
 
@@ -309,8 +309,7 @@ def fixed_risk_ratio(
         low, high = (_last_kept(accepts_places, centre, end, 4) for end in (0.0, 1.0))
     least, most = (float(_from_unit(RateMeasure.RISK_RATIO, end)) for end in (low, high))
     value = top / bottom if bottom else math.nan
-    larger = int(np.count_nonzero(np.abs(first - second) >= abs(top - bottom) * (1 - 1e-12)))
-    p = (1 + larger) / (1 + len(first))
+    p = (1 + count_as_large(np.abs(first - second), abs(top - bottom))) / (1 + len(first))
     # Where noise makes the ratio negative, derivatives say nothing of its error.
     error = error if value >= 0 else math.inf
     return IntervalEstimate(value, error, least, most, level, Covers.noise, True, p)

@@ -402,7 +402,7 @@ class NoisyMeans:
         if draws == DRAWS:
             # The published statistic counts as one of the draws: the p-value is then valid for any
             # number of them. The slack lets ties count that differ by rounding alone.
-            as_large = np.count_nonzero(drawn >= statistic * (1 - 1e-9))
+            as_large = np.count_nonzero(drawn >= statistic - 1e-9 * (1 + statistic))
             return (1 + int(as_large)) / (1 + draws)
         scale = float(drawn.var(ddof=1) / (2 * drawn.mean()))
         degrees = float(drawn.mean()) / scale
