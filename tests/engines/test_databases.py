@@ -246,6 +246,121 @@ def test_sqlite_compares_and_does_no_more(tmp_path: Path, refused: Refused) -> N
     refused(unfit.value, "not all its values are numbers")
 
 
+SEXES = Schema((Feature("sex", ("F", "f", "m")),))
+BY_NAME = Schema((*SEXES.features, Feature("name", ("a", "A", "b"))))
+CARELESS = "CREATE TABLE people (sex {text} COLLATE {careless}, name {text} COLLATE {careless})"
+PEOPLE = "INSERT INTO people VALUES ('F', 'a'), ('f', 'A'), ('f', 'b'), ('m', 'b')"
+
+
+def _each_capital_counts(data: Any, refused: Refused, **place: Any) -> None:
+    with open_source(data, **place) as source:
+        assert source.levels("sex") == ("F", "f", "m")
+        expected = [[1, 0, 0], [0, 1, 1], [0, 0, 1]]
+        assert source.counts(SEXES).counts.tolist() == [1, 2, 1]
+        alone, by_name = source.tables([SEXES, BY_NAME])
+        assert (alone.counts.tolist(), by_name.counts.tolist()) == ([1, 2, 1], expected)
+        assert source.only({"sex": ["f"]}).counts(SEXES).counts.tolist() == [0, 2, 0]
+    for where, kept in (("sex = 'f'", 2), ("name IN ('a', 'b')", 3), ("name < 'a'", 1)):
+        with open_source(data, where=where, **place) as source:
+            assert source.counts(SEXES).n == kept
+    with (
+        pytest.raises(DataError) as caught,
+        open_source(data, where="sex = 'm'", **place) as source,
+    ):
+        source.counts(Schema((Feature("sex", ("M", "f")),)))
+    refused(caught.value, "has values not among its declared levels")
+
+
+@pytest.mark.filterwarnings("ignore:fetch_arrow_table:DeprecationWarning")
+def test_texts_are_equal_if_their_bytes_are_whatever_a_column_declares(
+    tmp_path: Path, refused: Refused
+) -> None:
+    """Or one record would say which level all others have."""
+    import sqlite3
+
+    import duckdb
+    import ibis
+
+    with contextlib.closing(sqlite3.connect(tmp_path / "a.db")) as connection, connection:
+        connection.execute(CARELESS.format(text="TEXT", careless="NOCASE"))
+        connection.execute(PEOPLE)
+    _each_capital_counts(f"sqlite://{tmp_path / 'a.db'}", refused, table="people")
+    with contextlib.closing(duckdb.connect(str(tmp_path / "a.duckdb"))) as connection:
+        connection.execute(CARELESS.format(text="VARCHAR", careless="NOCASE"))
+        connection.execute(PEOPLE)
+    _each_capital_counts(f"duckdb://{tmp_path / 'a.duckdb'}", refused, table="people")
+    in_memory = ibis.memtable({"sex": [*"Fffm"], "name": [*"aAbb"]})
+    _each_capital_counts(in_memory, refused)
+
+
+def test_texts_of_postgresql_are_equal_if_their_bytes_are(people: str, refused: Refused) -> None:
+    import psycopg
+
+    with psycopg.connect(people, password=os.environ["SEMIDP_PASSWORD"]) as connection:
+        connection.execute("DROP TABLE IF EXISTS people; DROP COLLATION IF EXISTS careless")
+        connection.execute(
+            "CREATE COLLATION careless"
+            " (provider = icu, locale = 'und-u-ks-level2', deterministic = false)"
+        )
+        connection.execute(CARELESS.format(text="text", careless="careless"))
+        connection.execute(PEOPLE)
+    _each_capital_counts(people, refused, table="people")
+
+
+@pytest.mark.filterwarnings("ignore:fetch_arrow_table:DeprecationWarning")
+def test_a_database_that_takes_no_notice_of_capitals_is_refused(
+    refused: Refused, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import ibis
+
+    people = ibis.duckdb.connect().create_table("people", {"sex": [*"Ff"], "age": [1, 2]})
+    monkeypatch.setattr(type(people.get_backend()), "name", "mysql")
+    with open_source(people) as source, pytest.raises(InputError) as caught:
+        source.counts(SEXES)
+    refused(caught.value, "mysql may take two texts for one, such as f and F")
+
+
+@pytest.mark.filterwarnings("ignore:fetch_arrow_table:DeprecationWarning")
+def test_a_number_of_sqlite_is_not_cut_to_a_whole_one(tmp_path: Path, refused: Refused) -> None:
+    import sqlite3
+
+    with contextlib.closing(sqlite3.connect(tmp_path / "a.db")) as connection, connection:
+        connection.execute("CREATE TABLE people (age INTEGER)")
+        connection.execute("INSERT INTO people VALUES (4), (4.5), (5)")
+    with open_source(f"sqlite://{tmp_path / 'a.db'}", table="people") as source:
+        assert source.levels("age") == ("4", "4.5", "5")
+        with pytest.raises(DataError) as caught:
+            source.counts(Schema((Feature("age", ("4", "5")),)))
+    refused(caught.value, "has values not among its declared levels")
+
+
+@pytest.mark.filterwarnings("ignore:fetch_arrow_table:DeprecationWarning")
+def test_a_database_in_a_file_is_read_in_memory_alone(tmp_path: Path, refused: Refused) -> None:
+    """What DuckDB cannot hold it would write next to the file, and SQLite to a folder of all."""
+    import sqlite3
+
+    import duckdb
+
+    with contextlib.closing(sqlite3.connect(tmp_path / "a.db")) as connection, connection:
+        connection.execute("CREATE TABLE people AS SELECT 'f' AS sex")
+    with open_source(f"sqlite://{tmp_path / 'a.db'}", table="people") as source:
+        database = source._records._table.get_backend().con
+        assert database.execute("PRAGMA temp_store").fetchall() == [(2,)]
+
+    with contextlib.closing(duckdb.connect(str(tmp_path / "a.duckdb"))) as connection:
+        connection.execute(
+            "CREATE TABLE people AS SELECT 'a person of the town, number ' || i AS name"
+            " FROM range(500000) AS numbers (i)"
+        )
+    with open_source(f"duckdb://{tmp_path / 'a.duckdb'}", table="people") as source:
+        database = source._records._table.get_backend().con
+        database.execute("SET memory_limit = '30MB'")
+        with pytest.raises(DataError) as caught:
+            source._records.most_alike("name")
+        assert sorted(os.listdir(tmp_path)) == ["a.db", "a.duckdb"]
+    refused(caught.value, "could not be tabulated")
+
+
 @quiet_spark
 def test_spark_is_asked_for_nothing_of_its_own(spark_session: Any, refused: Refused) -> None:
     row = ("f'\\", datetime.date(2020, 1, 1))

@@ -53,6 +53,9 @@ _PATIENCE = 3600.0
 
 _EXTRAS = {"postgres": "postgres", "postgresql": "postgres", "spark": "spark"}
 
+_IN_MEMORY = {"duckdb": "SET temp_directory = ''", "sqlite": "PRAGMA temp_store = MEMORY"}
+"""What keeps a database from writing records to temporary files, as the largest would be."""
+
 Result = TypeVar("Result")
 
 
@@ -92,6 +95,8 @@ def connect_to(parts: SplitResult) -> tuple[Any, Callable[[], None]]:
             in_file = parts.scheme == "duckdb" and bool(parts.netloc or parts.path)
             how = {"read_only": True} if in_file else {}
             connection = ibis.connect(_with_password(parts), **how)
+            if parts.scheme in _IN_MEMORY:
+                connection.con.execute(_IN_MEMORY[parts.scheme])
             return connection, connection.disconnect
         except ImportError:
             pass
@@ -253,6 +258,7 @@ def kept_rows(table: Any, where: str | None, declared: Mapping[str, str]) -> Any
     declared
         What columns were declared to hold.
     """
+    table = run_quietly(partial(_compared_bytewise, table), DataError(_FAILED))
     if where is None:
         return table
     connection = table.get_backend()
@@ -290,6 +296,39 @@ def kept_rows(table: Any, where: str | None, declared: Mapping[str, str]) -> Any
         return rows
 
     return run_quietly(select_rows, failure)
+
+
+_THERE_AND_BACK = {
+    "duckdb": (("encode",), ("decode",)),
+    "postgres": (("convert_to", "UTF8"), ("convert_from", "UTF8")),
+}
+"""What turns text into bytes and back, with a further argument: no collation outlasts that."""
+_CARELESS = ("mssql", "mysql", "singlestoredb")
+"""Engines that take no notice of capitals unless a column says so."""
+
+
+def _compared_bytewise(table: Any) -> Any:
+    """Return a table in which texts are equal only if their bytes are, whatever the collations of
+    its columns: else the level of "f" would be that of a record with "F".
+    """
+    import ibis
+
+    def call(kinds: tuple[str, str], value: Any, name: str, *further: str) -> Any:
+        taken = (kinds[0], *["string"] * len(further))
+        function = (lambda text, charset: None) if further else (lambda text: None)
+        signature = (taken, kinds[1])
+        return ibis.udf.scalar.builtin(function, name=name, signature=signature)(value, *further)
+
+    engine = table.get_backend().name
+    columns = {}
+    for name, kind in table.schema().items():
+        if kind.is_string() and engine in (*_THERE_AND_BACK, "sqlite"):
+            columns[name] = table[name] + ""
+        if name in columns and engine in _THERE_AND_BACK:
+            there, back = _THERE_AND_BACK[engine]
+            as_bytes = call(("string", "binary"), columns[name], *there)
+            columns[name] = call(("binary", "string"), as_bytes, *back)
+    return table.mutate(**columns)
 
 
 def _stored_kind(kind: Any, engine: str) -> str:
@@ -422,6 +461,7 @@ class IbisRecords(Records):
                 )
             connection = first._table.get_backend()
             table = table_called(connection, address_parts(address), names[1], False)
+            table = _compared_bytewise(table)
             on_error.pop_all()
         return first, cls(table, steady=first._steady)
 
@@ -551,7 +591,7 @@ class IbisRecords(Records):
         """Return the records with some values alone; see the contract."""
         conditions = []
         for name, kept in values.items():
-            column = self._table[name]
+            column = self._key(Key(name))
             # NaN alone differs from itself
             present = [value for value in kept if value is not None and value == value]
             condition = column.isin(present)
@@ -580,7 +620,16 @@ class IbisRecords(Records):
         import ibis
 
         if key.edges is None:
-            return self._table[key.column]
+            values = self._table[key.column]
+            engine = self._table.get_backend().name
+            if engine in _CARELESS and values.type().is_string():
+                raise InputError(
+                    f"{engine} may take two texts for one, such as f and F: export the records to"
+                    " a file"
+                )
+            # SQLite keeps 4.5 in a column of whole numbers, and Ibis would cut it to 4
+            cut = engine == "sqlite" and values.type().is_integer()
+            return values.cast("string") if cut else values
         number = self._number(key.column)
         first, *later_edges = key.edges
         cases = [(self._missing(key.column), ibis.null("int64"))]
