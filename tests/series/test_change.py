@@ -430,6 +430,22 @@ def test_weighted_means_have_the_sampling_error_that_bounds_allow():
     assert [one.value for one in found] == [pytest.approx((500 * 5 + 50 * 10) / 550, rel=1e-3)] * 2
 
 
+def test_several_records_of_a_person_widen_sampling_intervals():
+    """Three records each that are all alike: three times the variance, or 0.74 of intervals hold."""
+    data = {"id": [*range(20)] * 3, "ward": [*"ab"] * 30, "ill": [*"yyn"] * 20, "y": [4.0] * 60}
+    asked = sd.table("ward", "ill"), sd.mean("y", by="ward", bounds=(0, 10))
+    strata = PopulationStrata(("ward",), {("a",): 500.0, ("b",): 700.0})
+    errors = []
+    for most in ({}, {"id": "id", "most": 3}):
+        made = sd.release(
+            data, *asked, exact=["ward"], levels={"ill": "yn", "ward": "ab"}, mu=10**5, **most
+        )
+        found = weighted_estimates(made, strata, design=True)
+        errors.append([one.design_error for one in found])
+    assert len(errors[0]) == 6
+    assert errors[1] == pytest.approx([error * math.sqrt(3) for error in errors[0]], rel=1e-3)
+
+
 def test_huge_strata_are_refused(tmp_path):
     data = {"ward": [*"ab"] * 9, "ill": [*"yyn"] * 6}
     made = sd.release(data, sd.table("ward", "ill"), exact=["ward"], levels={"ill": "yn"}, mu=1)

@@ -259,6 +259,8 @@ def _print_weighted(
     print_grid(shown)
     of_whom = "the population" if design else "these records, weighted"
     lines = [("about", f"{of_whom}; {level:.0%} intervals")]
+    if design:
+        lines.append(("covers", "noise and sampling, by a normal approximation"))
     if design and any(one.kind == "mean" for one in weighted):
         lines.append(("sample", "of a mean: the largest error that its bounds allow"))
     print_rows(lines)

@@ -9,7 +9,7 @@ is
 
 with p_h the noisy share and v_h its noise variance, by which p_h(1 - p_h) is too small. For an
 outcome between l and u with mean m, (u - m)(m - l) replaces p_h(1 - p_h): its variance is not
-measured, but cannot be larger.
+measured, but cannot be larger. If a person may have m records, the variance is m times that.
 """
 
 import itertools
@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from semidp.errors import InputError, Refused
 from semidp.inference.linear_estimates import SumErrors
-from semidp.inference.measured import measured_table
+from semidp.inference.measured import cluster_size, measured_table
 from semidp.inference.period_changes import RowLabels, cell_labels, read_group_rows
 from semidp.promise.documents import Encodable, read_csv
 from semidp.promise.exact import exact
@@ -251,6 +251,8 @@ def _weigh_table(
 ) -> list[WeightedEstimate]:
     """Weighted totals and shares of the cells of the features that are no strata."""
     measured = measured_table(release, table.schema.names, table.name)
+    # records of one person may be alike: see `answers`
+    cluster = cluster_size(release, measured) if design else 1
     further = [feature for feature in measured.schema.features if feature.name not in strata.names]
     if not further:
         return []
@@ -270,7 +272,7 @@ def _weigh_table(
         if design:
             shares = measured.sum_cells(cells) / plan.sampled
             noise = (measured.errors(cells) / plan.sampled) ** 2
-            spread = _bounded_spread(shares, noise, plan.sampled)
+            spread = cluster * _bounded_spread(shares, noise, plan.sampled)
         value = float(measured.sum_cells(weighted)[0])
         total = _state(table.name, "total", labels, value, errors, spread, plan, level)
         estimates += [total, _rescale(total, "share", 1 / population)]
@@ -326,7 +328,7 @@ def _outcome_spread(
     kept = np.flatnonzero(means.counts > 0)[[*rows]]
     noise = means.standard_errors[kept] ** 2
     bounds = float(sums.outcome.lower), float(sums.outcome.upper)
-    return _bounded_spread(means.values[kept], noise, plan.sampled, bounds)
+    return sums.cluster * _bounded_spread(means.values[kept], noise, plan.sampled, bounds)
 
 
 def _bounded_spread(
