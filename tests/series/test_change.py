@@ -458,3 +458,13 @@ def test_huge_strata_are_refused(tmp_path):
         huge = PopulationStrata(("ward",), {("a",): 1e200, ("b",): 1e308}, is_weight)
         with pytest.raises(sd.InputError, match="people"):
             weighted_estimates(made, huge, design=True)
+
+
+def test_an_odds_ratio_is_not_compared_by_its_p_value():
+    """Its interval belongs to neither of the numbers next to it, and is about a population."""
+    data = {"sex": [*"fm"] * 40, "ill": [*"yynynyyn"] * 10}
+    asked = sd.publish.OddsRatioRequest("sex", "ill", sd.Budget.gdp(1))
+    made = [sd.run(sd.Plan([asked], ["sex", "ill"]), data) for _ in range(2)]
+    found = sd.change(*made)
+    assert {row.statistic for row in found.rows} == {"exact sex", "exact ill"}
+    assert [name for name, _ in found.left_out] == ["odds-ratio-sex-ill"]

@@ -40,7 +40,9 @@ Floats = NDArray[np.float64]
 
 _DRAWS = 4000  # of the noise, for the test that anything changed
 _MOST_ROWS = 20_000
-_NO_INTERVALS = "it was published without intervals about the records: ask for them with a level"
+_NO_INTERVALS = (
+    "it has no intervals about the records; quantiles have them if you ask for them with a level"
+)
 _NO_ENDS: Floats = np.empty(0)
 _NUMBERS = (
     *("before", "after", "difference", "lower", "upper"),

@@ -80,23 +80,19 @@ def publish_odds_ratio(
     within = f" within {', '.join(request.strata)}" if request.strata else ""
     title = f"odds ratio of {request.rows} and {request.columns}{within}"
     rows = test_rows(result, interval)
+    # Neither U nor the p-value is the estimate that the interval belongs to.
     numbers = (
-        (
-            "u",
-            Role.estimate,
-            result.u,
-            "the first count with canonical noise",
-        ),
-        ("p_value", Role.estimate, result.p_value, "that of the test that the odds ratio is 1"),
-        ("lower", Role.lower, interval.low, "the lower end of an interval for the odds ratio"),
-        ("upper", Role.upper, interval.high, "the upper end of an interval for the odds ratio"),
+        ("u", result.u, "the first count with canonical noise"),
+        ("p_value", result.p_value, "that of the test that the odds ratio is 1"),
+        ("lower", interval.low, "the lower end of an interval for the odds ratio"),
+        ("upper", interval.high, "the upper end of an interval for the odds ratio"),
     )
     sheet = Sheet(
         name=request.name,
         role_columns=(
             *(
-                RoleColumn(name, role, np.array([value]), said)
-                for name, role, value, said in numbers
+                RoleColumn(name, Role.estimate, np.array([value]), said)
+                for name, value, said in numbers
             ),
             noisy_column("noisy", measured.noisy, "u as drawn, in steps of its grid"),
         ),
