@@ -119,3 +119,45 @@ def test_a_command_that_wrote_parquet_ends_in_silence(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert (tmp_path / "out" / "table.parquet").exists()
     assert done.stderr == ""
+
+
+def test_a_value_that_numpy_hides_is_missing(refused: Refused) -> None:
+    hidden = np.ma.array(["f", "m", "m"], mask=[False, True, False])
+    with open_source({"sex": hidden}) as source:
+        assert source.counts(Schema((Feature("sex", "fm", null_level="?"),))).counts.tolist() == [
+            1,
+            1,
+            1,
+        ]
+        with pytest.raises(DataError) as caught:
+            source.counts(SEX)
+    refused(caught.value, "feature 'sex' has missing values")
+
+
+def test_columns_and_series_of_other_libraries_end_in_no_traceback(refused: Refused) -> None:
+    import pandas as pd
+    import polars as pl
+
+    with open_source({"sex": pl.Series([*"fm"]), "x": [10**400, 0.5]}) as source:
+        assert source.levels("sex") == ("f", "m")
+        assert source.levels("x") == ("0.5", str(10**400))
+    for series in (pd.Series([*"fm"]), pl.Series([*"fm"])):
+        with pytest.raises(InputError) as caught:
+            open_source(series)
+        refused(caught.value, "a Series cannot be read: give")
+
+
+def test_a_date_of_a_workbook_that_is_none_is_not_quoted(
+    tmp_path: Path, refused: Refused, recwarn: pytest.WarningsRecorder
+) -> None:
+    import openpyxl
+
+    book = openpyxl.Workbook()
+    for row in (["sex", "day"], ["f", SECRET]):
+        book.active.append(row)
+    book.active["B2"].number_format = "yyyy-mm-dd"
+    book.save(tmp_path / "a.xlsx")
+    with pytest.raises(DataError) as caught:
+        open_source(tmp_path / "a.xlsx")
+    refused(caught.value, "a cell of the sheet holds the error #VALUE!")
+    assert not recwarn.list

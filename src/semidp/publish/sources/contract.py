@@ -447,13 +447,19 @@ def _of_one_type(column: Any) -> tuple[NDArray[Any], bool]:
 
     Decimals become text too: DuckDB cuts them to the digits of a sample.
     """
-    if getattr(column, "dtype", np.dtype(object)).kind != "O" or np.ndim(column) != 1:
+    if isinstance(column, np.ma.MaskedArray):  # NumPy would show what is hidden
+        shown = column.data.astype(object)
+        shown[np.ma.getmaskarray(column)] = None
+        column = shown
+    kind = getattr(getattr(column, "dtype", None), "kind", "O")
+    if kind != "O" or np.ndim(column) != 1:
         return np.asarray(column), False
     values = np.empty(len(column), dtype=object)
     values[:] = column
     kinds = {type(value) for value in values[~missing_values(values)]}
     if len(kinds) > 1 and kinds <= {int, float, np.int64, np.float64}:
-        return values.astype(float), False
+        with contextlib.suppress(OverflowError):
+            return values.astype(float), False
     if len(kinds) > 1 or kinds == {Decimal}:
         values[:] = [value_text(value) for value in values]
         return values, True

@@ -13,6 +13,7 @@ import glob
 import gzip
 import itertools
 import os
+import warnings
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -343,6 +344,8 @@ def _open_workbook(path: str, *, values: bool) -> Iterator[Any]:
     if not Path(path).is_file():
         raise InputError(f"there is no file {path}")
     with contextlib.ExitStack() as opened:
+        # such as one that quotes a date which is none
+        opened.enter_context(warnings.catch_warnings(action="ignore"))
         try:
             # Opened here, since the package leaves a damaged file open.
             file = opened.enter_context(open(path, "rb"))

@@ -708,8 +708,8 @@ def _records(
                 "a table holds counts and no records that a WHERE could keep: leave it out"
             )
         return TableRecords(data)
-    of_objects = kind == "pandas" and np.dtype(object) in set(getattr(data, "dtypes", ()))
-    if of_objects or isinstance(data, Mapping):
+    is_pandas = kind == "pandas" and hasattr(data, "columns")
+    if (is_pandas and np.dtype(object) in set(data.dtypes)) or isinstance(data, Mapping):
         frame, mixed = without_mixtures(data)
         return _frame_records(frame, where, mixed, readings, declared, na)
     frame = data if kind == "pandas" else materialize(data)
