@@ -314,6 +314,11 @@ def test_a_file_that_changes_between_two_questions_is_refused(
             f"sex,age\nf,1\nm\xe9,{SECRET}\n".encode("latin-1"),
             "latin.csv holds text that is not UTF-8",
         ),
+        (
+            "ends.csv",
+            f"sex,age\nf,1\r\nm,{SECRET}\n".encode(),
+            "ends.csv ends its lines in several ways: save it again",
+        ),
         ("empty.csv", b"", "empty.csv is empty: it needs a header"),
         ("half.parquet", b"PAR1" + str(SECRET).encode(), "could not be read as Parquet: check"),
     ],

@@ -250,6 +250,15 @@ def test_edges_that_are_no_growing_dates_are_refused(edges: list[str]) -> None:
         )
 
 
+def test_a_line_without_text_is_one_record_of_one_column_in_any_encoding(tmp_path: Path) -> None:
+    file = tmp_path / "words.csv"
+    for content, records in ((b"sex\nf\n\nm\n", 3), (b"sex,age\nf,1\n\nm,2\n", 2)):
+        file.write_bytes(content)
+        for encoding in ("utf-8", "latin-1", "windows-1252"):
+            with open_source(file, encoding=encoding) as source:
+                assert source._records.occurrences("sex") == (records, 2, 2)
+
+
 def test_windows_1252_is_read(tmp_path: Path) -> None:
     file = tmp_path / "places.csv"
     file.write_bytes('straße €;ok\r\nKöln’s;1\r\n"Süd; West";\r\n'.encode("cp1252"))

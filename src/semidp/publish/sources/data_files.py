@@ -170,7 +170,9 @@ def diagnose_csv(file: str) -> str | None:
 
 
 def _diagnose_ragged(file: str, name: str) -> str | None:
-    """Say so where a record has another number of values than the header has names."""
+    """Say so where a record has another number of values than the header has names, or ends
+    differently than others.
+    """
     delimiter = detect_delimiter(file)
     with _open_text(file) as text:
         lines = itertools.takewhile(bool, iter(lambda: text.readline(_LONGEST_LINE), ""))
@@ -187,6 +189,8 @@ def _diagnose_ragged(file: str, name: str) -> str | None:
                 f"{name} has a quote that is not closed, or text after one: write a quote inside a"
                 " value twice"
             )
+        if isinstance(text.newlines, tuple):  # a single one is a text
+            return f"{name} ends its lines in several ways: save it again, so that all end alike"
     return None
 
 
@@ -529,7 +533,8 @@ def windows_columns(path: str) -> dict[str, NDArray[Any]]:
     names = [name.strip() for name in header]
     if len(set(names)) < len(names) or not all(names):
         raise DataError(f"two columns of {path} have one name, or one has none: name every column")
-    records = [row for row in rows if row]
+    # nothing on a line is a record of one column, and a gap between records of more
+    records = [row or [""] for row in rows if row or len(names) == 1]
     if any(len(row) != len(names) for row in records):
         raise DataError(
             f"a row of {path} has more or fewer values than the header: check that the file is"
