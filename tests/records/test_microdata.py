@@ -15,10 +15,11 @@ import pytest
 import semidp as sd
 from semidp import Budget, Feature, InputError, Plan, RunOptions
 from semidp.cli import run as run_command
+from semidp.errors import Refused
 from semidp.inference.records import shrinkage
 from semidp.inference.records.record_knowledge import estimate_errors
 from semidp.promise.noise.randomness import SeededRandomness
-from semidp.publish import phases
+from semidp.publish import TableRequest, phases
 from semidp.publish.level_bins import Microdata, count_bins, group_neighbors, pool_rare_levels
 from semidp.publish.written_values import read_rules
 
@@ -90,6 +91,42 @@ def test_releases_with_other_bins_are_not_combined():
     assert one.plan.features != other.plan.features
     with pytest.raises(InputError, match="other bins of 'age': the bins of microdata follow"):
         sd.combine(one, other)
+
+
+def test_nothing_is_claimed_of_other_datasets_than_were_promised(tmp_path):
+    """Bins that noise made say nothing of what other bins would cost under other totals."""
+    done = sd.run(plan_with(["sex"]), people(), SeededRandomness(1))
+    assert done.other_adjacency_guarantee is None
+    assert done.also_known()[0] == {}
+    with pytest.raises(Refused, match="the bins of these microdata follow from noise"):
+        done.under([])
+    plan = Plan([TableRequest(["job", "sex"], Budget.zcdp(1))], ["job"], FEATURES)
+    table = sd.run(plan, people(), SeededRandomness(2))
+    both = sd.combine(done, table)
+    assert both.stated is None
+    assert "its query was not recorded" in both.scope.warnings[-1]
+    done.save(tmp_path / "done")
+    assert run_command(["guarantee", str(tmp_path / "done")]) == 0
+    assert run_command(["show", str(tmp_path / "done")]) == 0
+
+
+def test_a_release_whose_bins_cost_nothing_still_states_what_was_charged(tmp_path):
+    few = {"age": ["0", "1", "2", "2"], "sex": ["f", "m", "f", "m"]}
+    features = [Feature("age", "012"), Feature("sex", "fm")]
+    asked = Microdata(["age", "sex"], Budget.zcdp("0.05"), ordered=["age"])
+    plan = Plan([], ["sex"], features, adjacency="exchange", microdata=asked)
+    ledger, folder = sd.Ledger.create(tmp_path / "ledger.json", Budget.zcdp(1)), tmp_path / "done"
+    options = RunOptions(randomness=SeededRandomness(9), ledger=ledger, out=folder)
+    done = sd.run(plan, few, options)
+    assert [mechanism.name for mechanism in done.mechanisms] == ["discrete gaussian", "no noise"]
+    assert done.guarantee.tradeoff.rho == asked.budget.rho
+    assert ledger.own_account().charges[0].is_for(done.guarantee)
+    assert run_command(["show", str(folder)]) == run_command(["check", str(folder)]) == 0
+    document = json.loads((folder / "release.json").read_text())
+    document |= {"guarantee": {"kind": "zcdp", "rho": "0.0001"}, "epsilon": 0.1}
+    (folder / "release.json").write_text(json.dumps(document))
+    assert run_command(["show", str(folder)]) == 1
+    assert run_command(["check", str(folder)]) == 2
 
 
 def test_the_twin_of_a_charge_is_another_charge(tmp_path):

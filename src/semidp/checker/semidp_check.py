@@ -290,9 +290,8 @@ def build_release(folder, document):
     """The release as plain values."""
     if "combination" in document or document["guarantee"] is None:
         raise NotCovered("a combination (check what it was made of), or nothing that is stated")
-    plan = document["plan"]
+    plan, planned = document["plan"], Counter()
     spaces = read_spaces(document["dataspace"], plan)
-    planned = Counter()
     for key in dict(READERS.values()):
         planned.update((key, each["name"]) for each in plan.get(key, ()) if key != "table")
     for key, public in zip(("table", "unit_table"), spaces):
@@ -305,10 +304,11 @@ def build_release(folder, document):
             raise Unreadable("the results are not those that the plan names")
         check_files(source, parts)
     delta = min(Fraction(str(d["report_delta"])) for d in (document, {**document, **plan}))
-    claims = (document["guarantee"], document["budget"])
-    stated = [read_guarantee(claim) for claim in claims if claim is not None]
-    asked = plan.get("microdata", {})
+    claims = [document[key] for key in ("guarantee", "budget") if document[key] is not None]
+    stated, asked = [read_guarantee(claim) for claim in claims], plan.get("microdata", {})
     stated += [read_guarantee(asked, key) for key in ("mu", "rho", "epsilon") if key in asked]
+    if any(g.kind == stated[0].kind and g.value > stated[0].value for g in stated[len(claims) :]):
+        raise Unreadable("microdata state less than they may lose: other noise makes other bins")
     stated.append(Guarantee("epsilon", Fraction(document["epsilon"]), delta))
     notes = ["note: noise from a seed, so it is not private"] * (not document["private"])
     # a person's loss over periods is stated by the ledger, not by a release

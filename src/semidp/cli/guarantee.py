@@ -43,6 +43,7 @@ from semidp.publish.plan import AdjacencyChoice, Plan, adjacency_from
 from semidp.publish.plan_settings import declare_features, read_margins, read_text
 from semidp.publish.presentation import report_words
 from semidp.publish.recheck_results import no_stronger
+from semidp.publish.release_value import compose_guarantees, has_noisy_bins
 from semidp.publish.settings import Given
 from semidp.publish.side_information import change
 from semidp.publish.statistics.protocol.statistic import split_names
@@ -466,7 +467,7 @@ def _under_release(
     release.refuse_combined("guarantees under other statistics")
     as_released = release.guarantee
     guarantees = [mechanism.guarantee for mechanism in release.mechanisms]
-    proven = Guarantee.compose(*guarantees)
+    proven = compose_guarantees(release.plan, guarantees)
     # The folder may come from a stranger: its claim is compared with what its noise proves.
     if not no_stronger(as_released.tradeoff, proven.tradeoff):
         raise InputError(
@@ -478,7 +479,8 @@ def _under_release(
     if settings.has("id", "records"):
         raise InputError("a release says whose its records are: give --most alone")
     other_pairs = adjacency is not None or most is not None
-    if release.plan.units is not None and not (also_known or without or other_pairs):
+    is_fixed = release.plan.units is not None or has_noisy_bins(release.plan)
+    if is_fixed and not (also_known or without or other_pairs):
         # Nothing else is exact and the pairs are those of the release: what it states holds.
         restated = as_released
     else:

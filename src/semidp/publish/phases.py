@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from semidp.errors import InputError, Refused
 from semidp.promise.confidential import Confidential, reveal
-from semidp.promise.guarantee import Guarantee, Scope
+from semidp.promise.guarantee import Scope
 from semidp.promise.mechanisms.mechanism import Measurement, Mechanism
 from semidp.promise.schema.schema import Schema, Table
 from semidp.promise.sensitivity.table_spaces import sensitivity_space
@@ -321,10 +321,4 @@ def prepare_phases(plan: Plan, asked: Microdata, scope: Scope, reader: Reader) -
         request.read(reader, scope, mechanism.space)
         for request, mechanism in prepared.calibrated_requests
     ]
-    bound = Guarantee(dataspace, scope.adjacency, later.budget.tradeoff())
-    return evolve(
-        prepared,
-        guarantee=prepared.guarantee.compose(bound),
-        values=tuple(values),
-        later=later,
-    )
+    return evolve(prepared, values=tuple(values), later=later)

@@ -39,7 +39,12 @@ from semidp.publish.plan_changes import (
 )
 from semidp.publish.presentation import AS_USUAL, Presentation, check_installed
 from semidp.publish.release_files import ReleaseFiles, release_files
-from semidp.publish.release_value import calibrate_request, publish
+from semidp.publish.release_value import (
+    calibrate_request,
+    compose_guarantees,
+    has_noisy_bins,
+    publish,
+)
 from semidp.publish.resources import refuse_files, refuse_map, refuse_sheets
 from semidp.publish.results.columns import Form, form_named
 from semidp.publish.side_information import naive_tradeoff, other_guarantee
@@ -263,6 +268,8 @@ class Prepared:
         """What the same noise guarantees under the other adjacency; None if that is not
         known.
         """
+        if self.later is not None or has_noisy_bins(self.plan):
+            return None
         return other_guarantee(self.mechanisms, self.scope, bool(self.plan.outcomes))
 
     @property
@@ -369,8 +376,7 @@ def calibrate(
     for request in plan.requests:
         require_budget(request)
         mechanisms.append(calibrate_request(plan, request, space(request, scope)))
-    first, *later = (mechanism.guarantee for mechanism in mechanisms)
-    guarantee = first.compose(*later) if later else first
+    guarantee = compose_guarantees(plan, (mechanism.guarantee for mechanism in mechanisms))
     return Prepared(plan, scope, tuple(mechanisms), guarantee, choices=choices)
 
 

@@ -17,7 +17,7 @@ from attrs import define, evolve, frozen
 
 from semidp.errors import InputError, SemidpError
 from semidp.promise.documents import read_document
-from semidp.promise.guarantee import Guarantee, Scope
+from semidp.promise.guarantee import Scope
 from semidp.promise.spaces.dataspace import normalize_margins
 from semidp.publish.pipeline import versions
 from semidp.publish.plan import Plan
@@ -39,7 +39,7 @@ from semidp.publish.release_files import (
     release_files,
     release_title,
 )
-from semidp.publish.release_value import SOURCES
+from semidp.publish.release_value import SOURCES, compose_guarantees
 from semidp.publish.results.columns import METADATA, Columns, StoredFiles, csvw
 from semidp.publish.results.place_maps import MAP
 from semidp.publish.sdmx import STRUCTURE
@@ -216,7 +216,7 @@ class _Check:
                 self.findings.wrong.append(f"{request.name!r} could not be computed again: {error}")
         # A sum over some results would be compared with the guarantee of all.
         if len(needed) == len(release.results):
-            together = Guarantee.compose(*needed).tradeoff
+            together = compose_guarantees(release.plan, needed).tradeoff
             said = compare_guarantees(release.guarantee.tradeoff, together)
             self.findings.wrong += (
                 [] if said is None else [f"it states {said} than its parts have together"]

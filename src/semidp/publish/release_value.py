@@ -67,6 +67,24 @@ def calibrate_request(plan: Plan, request: Request, space: QuerySpace) -> Mechan
     return with_exact_claim(mechanism, require_budget(request), request.mechanism)
 
 
+def compose_guarantees(plan: Plan, guarantees: Iterable[Guarantee]) -> Guarantee:
+    """Return what all requests of a plan guarantee together.
+
+    Microdata state what both phases were charged for: bins follow from noise, and the pairs of
+    other bins may cost more.
+    """
+    together = Guarantee.compose(*guarantees)
+    if plan.microdata is None:
+        return together
+    charged = plan.microdata.phases_budget.tradeoff()
+    return evolve(together, tradeoff=charged) if together.tradeoff >= charged else together
+
+
+def has_noisy_bins(plan: Plan) -> bool:
+    """Whether bins of microdata follow from noise, so that other noise would have made others."""
+    return plan.microdata is not None and len(plan.requests) > 1
+
+
 def publish(
     plan: Plan,
     scope: Scope,
@@ -480,6 +498,11 @@ class ReleaseValue:
         >>> release.under([]).tradeoff
         ZCDP(rho=Fraction(1, 8))
         """
+        if has_noisy_bins(self.plan):
+            raise Refused(
+                "the bins of these microdata follow from noise, and what the pairs of other bins"
+                " would lose for other datasets is not known"
+            )
         if isinstance(invariants, Datasets):
             margins, known = invariants.margins, invariants
         else:
@@ -524,6 +547,8 @@ class ReleaseValue:
             mechanisms = self.mechanisms
         except Refused:
             # A release that states less noise than its budget needs has no guarantee to restate.
+            return None
+        if has_noisy_bins(self.plan):
             return None
         return other_guarantee(mechanisms, self.scope, bool(self.plan.outcomes))
 

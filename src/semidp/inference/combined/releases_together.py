@@ -43,7 +43,7 @@ from semidp.publish.pipeline import versions
 from semidp.publish.plan import AdjacencyChoice, LinkedUnits, Plan, chosen_adjacency
 from semidp.publish.recheck_results import Findings, check_fits, close, differences, short
 from semidp.publish.release_files import ReleaseFiles
-from semidp.publish.release_value import ReleaseValue
+from semidp.publish.release_value import ReleaseValue, has_noisy_bins
 from semidp.publish.results.columns import Form, StoredFiles
 from semidp.publish.results.grids import LISTED_ROWS, Details, Section, first_cells
 from semidp.publish.results.published_table import (
@@ -265,6 +265,8 @@ def _guarantee(combination: SeveralReleases) -> tuple[Guarantee | None, tuple[st
             return combination.guarantee(), ()
         for number, release in enumerate(releases, 1):
             records = [mechanism.record() for mechanism in release.mechanisms]
+            # of microdata no query counts but that of every bins which noise could have made
+            records += [{"query": None}] * has_noisy_bins(release.plan)
             charges.append((release.guarantee, f"release {number}", records))
         return compose_releases(charges), ()
     except (Refused, AdjacencyUnknown) as reason:
