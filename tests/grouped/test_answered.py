@@ -226,17 +226,20 @@ def test_intervals_of_means_hold_as_often_as_they_say(budget: Budget, steps: int
     shares = source.random(groups)
     total = source.binomial(answered * steps, shares)
     public = _many(groups)
-    space = answered_space(public, Ball(1), Outcome("y", -5, 5, steps), [Margin("ward")], budget)
+    # zeros and ones are not rounded to their grid
+    least, width = (0, 1) if steps == 1 else (-5, 10)
+    outcome = Outcome("y", least, least + width, steps)
+    space = answered_space(public, Ball(1), outcome, [Margin("ward")], budget)
     mechanism = select_mechanism(space, budget)
     noisy = space.pairs(answered, total) + simulate_noise(mechanism, space.shape, source)
     found = measured(mechanism, noisy).mean_intervals(None, Fraction(95, 100), False)
-    truth = -5 + 10 * total / (answered * steps)
+    truth = least + width * total / (answered * steps)
     held = (found.lower - 1e-9 <= truth) & (truth <= found.upper + 1e-9)
     assert held.mean() >= 0.93
     if mechanism.scale > 30:
         assert held.mean() <= 0.99  # cut to the bounds, where some hold more often
-    assert (found.lower >= -5).all()
-    assert (found.upper <= 5).all()
+    assert (found.lower >= least).all()
+    assert (found.upper <= least + width).all()
     # The twin: half of the noise is believed, and the intervals fail.
     too_sure = measured(with_scale(mechanism, mechanism.scale / 2), noisy).mean_intervals(
         None, Fraction(95, 100), False
@@ -264,8 +267,10 @@ def test_the_interval_is_fiellers_where_the_noise_is_normal() -> None:
     r = mechanism.scale / space.weight
     z = 1.959964
     roots = np.roots([answered**2 - z**2 * r**2, -2 * gap * answered, gap**2 - z**2 * s**2])
-    assert np.sort([found.lower[0], found.upper[0]]) == pytest.approx(np.sort(roots), abs=2e-3)
-    half_width = (found.upper[0] - found.lower[0]) / 2
+    rounding = 0.005  # half a step of the grid
+    ends = [found.lower[0] + rounding, found.upper[0] - rounding]
+    assert np.sort(ends) == pytest.approx(np.sort(roots), abs=2e-3)
+    half_width = (ends[1] - ends[0]) / 2
     assert half_width == pytest.approx(z * means.standard_errors[0], rel=0.02)
 
 
@@ -401,3 +406,16 @@ def test_a_workbook_and_a_page_have_the_digits_that_they_deserve(tmp_path: Path)
     assert formats["answered"] == "#,##0.0"
     assert formats["answered_error"] == "#,##0.0"
     assert "." in formats["mean"]
+
+
+@pytest.mark.parametrize("ask", [semidp.mean, semidp.total])
+def test_intervals_allow_for_the_grid_of_the_outcome(ask) -> None:
+    """All values lie between two steps, and there is next to no noise; some are missing."""
+    data = {"ward": [*"ab"] * 40, "pay": [2.4, 2.4, None, None, 2.4, 7.6, None, 2.4] * 10}
+    asked = ask("pay", by="ward", bounds=(0, 10), steps=10)
+    made = semidp.release(data, asked, missing={"pay": "private"}, levels={"ward": "ab"}, mu=1000)
+    columns = made.answers[0].estimates[0].to_dict()
+    for ward, values in zip("ab", ([2.4, 2.4], [2.4, 7.6, 2.4]), strict=True):
+        truth = sum(values) / len(values) if ask is semidp.mean else sum(values) * 10
+        place = columns["ward"].index(ward)
+        assert columns["lower"][place] <= truth <= columns["upper"][place]

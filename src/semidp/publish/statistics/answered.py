@@ -150,14 +150,17 @@ class AnsweredSums(ByBlocks):
         return self._estimates(number, self._middle + ratios, errors)
 
     def sum_intervals(self, block: Margin | None, level: Fraction, simultaneous: bool) -> Intervals:
-        """Return an interval for the sum over those who answered in each group: noise alone."""
+        """Return an interval for the sum over those who answered in each group: noise alone, and
+        rounding to the grid in each of the records.
+        """
         number = self._number(block)
         estimates = self.sums(block)
         inhabited = estimates.counts > 0
         each = each_level(level, int(inhabited.sum()), self.mechanism, simultaneous)
         weights = self._weights(number, self._middle)
         (half,) = half_widths(self.mechanism, [weights], each)
-        reach = np.where(inhabited, float(half), 0.0)
+        rounding = estimates.counts * float(self.outcome.rounding)
+        reach = np.where(inhabited, float(half) + rounding, 0.0)
         return Intervals.around(estimates.groups, estimates.values, reach, level, simultaneous)
 
     def mean_intervals(
@@ -170,7 +173,8 @@ class AnsweredSums(ByBlocks):
         ``middle + θ`` is kept if ``|sum - θ answered| <= h(θ)``, where
         ``P(|e - θ r| <= h(θ)) >= level``. The bounds make θ finite, so the interval is, too. h
         grows with |θ|: over each of 128 pieces it is taken at its largest. The interval reaches
-        from the first θ that is kept to the last, and is the nearest bound where none is.
+        from the first θ that is kept to the last, and is the nearest bound where none is. It is
+        widened by rounding to the grid.
         """
         number = self._number(block)
         estimates = self.means(block)
@@ -183,7 +187,9 @@ class AnsweredSums(ByBlocks):
         low, high = _find_accepted_range(answered, gaps, edges, halves)
         # A group without records has no mean, and no interval.
         middle = np.where(inhabited, self._middle, np.nan)
-        low, high = middle + low, middle + high
+        rounding = float(self.outcome.rounding)
+        low = middle + np.maximum(low - rounding, -self._reach)
+        high = middle + np.minimum(high + rounding, self._reach)
         return Intervals(
             estimates.groups, estimates.values, low, high, level, simultaneous=simultaneous
         )
