@@ -1,5 +1,6 @@
 """Periods with other exact totals, counted as if all were exact in each: every pair, listed."""
 
+import contextlib
 import itertools
 from fractions import Fraction
 
@@ -23,13 +24,17 @@ def prepare(
     adjacency: str,
     levels: str = "xz",
     sexes: str = "fm",
+    most: int | None = None,
 ) -> tuple[sd.Guarantee, list[Mechanism]]:
     """A table of one period with these totals; each letter of `records` is a record's sex."""
-    data = {"sex": [*records], "age": [*"yoy"], "kind": [*"xzx"]}
+    n = len(records)
+    data = {"sex": [*records], "age": [*"yoyyoy"[:n]], "kind": [*"xzxxzx"[:n]]}
     features = [sd.Feature("sex", sexes), sd.Feature("age", "yo"), sd.Feature("kind", levels)]
     used = [one for one in features if one.name in {*exact, *table}]
-    plan = sd.Plan([TableRequest(table, sd.Budget.gdp(1))], exact, used, adjacency=adjacency)
-    prepared = sd.prepare(plan, {one.name: data[one.name] for one in used})
+    request, whose = TableRequest(table, sd.Budget.gdp(1)), None if most is None else "person"
+    plan = sd.Plan([request], exact, used, adjacency=adjacency, id=whose, most=most)
+    persons = {"person": [number // (most or 1) for number in range(n)]}
+    prepared = sd.prepare(plan, persons | {one.name: data[one.name] for one in used})
     return prepared.guarantee, list(prepared.mechanisms)
 
 
@@ -213,6 +218,44 @@ def test_pooled_totals_are_sums_of_exact_totals():
         if first == (2020,):
             with pytest.raises(sd.Refused, match="sex is not exact in one of them"):
                 add(account, *no_totals, *second)
+
+
+def test_pooled_records_of_those_who_stayed_are_refused():
+    """Exact totals of people who are in both years tell apart histories that the series compares."""
+    years = {2020: [*"ffm"], 2021: [*"ffm"]}  # the first and the last are the same people
+    stayed = [years[year][person] for year in years for person in (0, 2)]
+    histories = [
+        (one, other)
+        for one in set(itertools.permutations(years[2020]))
+        for other in set(itertools.permutations(years[2021]))
+    ]
+    women = {sum(sexes[at] == "f" for sexes in pair for at in (0, 2)) for pair in histories}
+    everybody = {sum(sex == "f" for sexes in pair for sex in sexes) for pair in histories}
+    assert (women, everybody) == ({2, 3, 4}, {4})
+    series, ask = Series("year", Attendance(2)), (["sex"], ["sex", "kind"], "worst-case")
+    singles = {year: prepare(sexes, *ask, most=1) for year, sexes in years.items()}
+    pooled = {False: prepare(stayed, *ask, most=2), True: prepare("ffmffm", *ask, most=2)}
+    for place, is_whole in itertools.product(range(3), pooled):
+        order = [((year,), singles[year]) for year in years]
+        order.insert(place, ((2020, 2021), pooled[is_whole]))
+        account = SeriesAccount(sd.Budget.gdp(99), series)
+        with contextlib.nullcontext() if is_whole else pytest.raises(sd.Refused, match="add up"):
+            for periods, made in order:
+                account = add(account, *made, *periods)
+        assert (len(account.charges) == 3) == is_whole
+
+
+def test_pooled_records_may_be_those_before_a_correction():
+    series, ask = Series("year", Attendance(2)), (["sex"], ["sex", "kind"], "worst-case")
+    charges = [("2020", "ffm"), ("2021", "ffm"), ("2020r1", "fmm")]
+    account = SeriesAccount(sd.Budget.gdp(99), series)
+    for text, sexes in charges:
+        guarantee, _ = prepare(sexes, *ask, most=1)
+        account = account.add_charge(guarantee, "", (), Periods.from_text(text, "year"))
+    for sexes, fits in (("ffmffm", True), ("fmmffm", True), ("mmmffm", False)):
+        made = prepare(sexes, *ask, most=2)
+        with contextlib.nullcontext() if fits else pytest.raises(sd.Refused, match="sex does not"):
+            add(account, *made, 2020, 2021)
 
 
 def test_a_constant_column_without_exact_totals_is_refused():

@@ -10,7 +10,8 @@ large as under the values of the period.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +33,7 @@ from semidp.promise.spaces.linked import LinkedDataspace
 from semidp.promise.spaces.semi_adjacency import semi_adjacency_bound
 
 Values = tuple[str, tuple[str, ...]]
+Cell = frozenset[Values]
 
 _LARGEST = 1 << 62  # records, as integers of 64 bits
 
@@ -217,14 +219,16 @@ def name_published_features(dataspace: Datasets) -> set[str]:
 
 
 def refuse_linking_totals(
-    pooled: Periods, whole: Dataspace, singles: Sequence[Dataspace], is_whole: bool
+    pooled: Periods, whole: Dataspace, released: Mapping[Periods, Dataspace]
 ) -> None:
-    """Refuse pooled totals that are not sums of those of their periods.
+    """Refuse pooled totals that are not sums of those of their periods, corrected or not.
 
     All records of a period are among the pooled ones. So both code a column alike only if every
     value that occurs in the period is a level of the pooled data, and every value of these, if all
     their periods were released, a level of one of them.
     """
+    singles = [*released.values()]
+    is_whole = {period.numbers[0] for period in released} == {*pooled.numbers}
     reason = (
         f"the exact totals of the pooled data of {pooled} must be sums of exact totals of each"
         " period, since totals that link periods tell people apart:"
@@ -243,6 +247,35 @@ def refuse_linking_totals(
             is_whole and not occurring_values <= levels
         ):
             raise Refused(f"{reason} {margin} has other levels in one of them")
+    for margin in (Margin(), *whole.margins):
+        least, most = Counter[Cell](), Counter[Cell]()
+        for number in pooled.numbers:
+            # of data that were corrected, either version may be among the pooled records
+            versions = [
+                _count_cells(space, margin)
+                for period, space in released.items()
+                if period.numbers[0] == number
+            ]
+            for cell in set[Cell]().union(*versions):
+                least[cell] += min(version[cell] for version in versions)
+                most[cell] += max(version[cell] for version in versions)
+        counts = _count_cells(whole, margin)
+        if not least <= counts or (is_whole and not counts <= most):
+            named = margin if margin.names else "the number of records"
+            raise Refused(f"{reason} {named} does not add up")
+
+
+def _count_cells(space: Dataspace, margin: Margin) -> Counter[Cell]:
+    """Count of each cell of a margin that has records, by the values of its features."""
+    if not margin.names:
+        return Counter({frozenset(): space.n})
+    total, cells = space.value(margin), Counter[Cell]()
+    paths = [(feature.name, feature.paths()) for feature in total.schema.features]
+    for place in np.argwhere(total.counts).tolist():
+        labels = zip(paths, place, strict=True)
+        cell = frozenset((name, tuple(of_feature[at])) for (name, of_feature), at in labels)
+        cells[cell] = int(total.counts[tuple(place)])
+    return cells
 
 
 def _list_values(space: Dataspace, margin: Margin, occurring: bool = True) -> set[Values]:

@@ -492,8 +492,7 @@ class SeriesAccount:
                 is_part = not periods.is_pooled and periods.numbers[0] in pooled.numbers
                 if is_part and isinstance(account.dataspace, Dataspace):
                     released[periods] = account.dataspace
-            is_whole = {period.numbers[0] for period in released} == {*pooled.numbers}
-            refuse_linking_totals(pooled, whole.dataspace, [*released.values()], is_whole)
+            refuse_linking_totals(pooled, whole.dataspace, released)
 
     def _sum_periods(self, periods: Periods, count: Callable[[Adjacency], int]) -> int:
         """The most records of one person in some periods together: those that the promise of each
