@@ -8,6 +8,7 @@ groups next to coarse noise.
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -55,6 +56,8 @@ class RandomMargins:
         For each of two groups of exact size the least and the largest number of records.
     rates
         The least and the largest rate in them.
+    ratio
+        Two counts whose ratio is estimated.
     """
 
     records: tuple[int, int]
@@ -62,10 +65,24 @@ class RandomMargins:
     fourfold: tuple[int, int]
     groups: tuple[tuple[int, int], tuple[int, int]]
     rates: tuple[float, float]
+    ratio: tuple[float, float]
 
 
-USUAL = RandomMargins((60, 1000), 3.0, (20, 800), ((60, 600), (60, 600)), (0.1, 0.6))
-HARD = RandomMargins((8, 60), 0.7, (8, 50), ((8, 40), (100, 2000)), (0.02, 0.5))
+USUAL = RandomMargins((60, 1000), 3.0, (20, 800), ((60, 600), (60, 600)), (0.1, 0.6), (40, 100))
+HARD = RandomMargins((8, 60), 0.7, (8, 50), ((8, 40), (100, 2000)), (0.02, 0.5), (3, 9))
+
+
+@frozen
+class Conditions:
+    """What an experiment is made with: the seed of its margins and the ranges that they are drawn
+    from, the runs, the draws of a simulated reference, and the budget.
+    """
+
+    seed: int
+    runs: int
+    draws: int
+    budget: Budget
+    ranges: RandomMargins
 
 
 class World:
@@ -73,22 +90,20 @@ class World:
 
     def __init__(
         self,
+        conditions: Conditions,
         mechanism: str,
-        budget: Budget,
-        seed: int,
         strata: int = 1,
         fixed: tuple[int, int] | None = None,
-        draws: RandomMargins = USUAL,
     ) -> None:
-        self.source = np.random.default_rng([seed, strata, len(mechanism)])
-        self.seed = seed
+        self.source = np.random.default_rng([conditions.seed, strata, len(mechanism)])
+        self.seed = conditions.seed
         while True:
             sides = fixed or self._random_sides()
             shape = (*sides, strata)
             cells = math.prod(shape)
-            least, most = map(math.log, draws.records)
+            least, most = map(math.log, conditions.ranges.records)
             records = int(np.exp(self.source.uniform(least, most)))
-            shares = self.source.dirichlet(np.ones(cells) * draws.evenness)
+            shares = self.source.dirichlet(np.ones(cells) * conditions.ranges.evenness)
             drawn = self.source.multinomial(records * strata, shares)
             self.counts = drawn.reshape(shape)
             within = ["stratum"] if strata > 1 else []
@@ -99,7 +114,7 @@ class World:
             # Margins that fix the whole table have no noise, and nothing to test.
             if not space.is_zero:
                 break
-        self.mechanism: Mechanism = calibrate_mechanism(mechanism, space, budget)
+        self.mechanism: Mechanism = calibrate_mechanism(mechanism, space, conditions.budget)
         # Projection is linear: one matrix projects many draws at once.
         projected = []
         for unit in np.eye(cells):
@@ -156,271 +171,212 @@ def _monte_carlo_p_values(seen: Floats, reference: Floats) -> Floats:
 
 
 def independence(
-    mechanism: str,
-    budget: Budget,
-    strata: int = 1,
-    fixed: tuple[int, int] | None = None,
-    draws_of: RandomMargins = USUAL,
-) -> Callable[..., Shares]:
-    """Return the experiment of independence on a release; the twin simulates tables without
-    noise.
-    """
+    conditions: Conditions, mechanism: str, strata: int = 1, fixed: tuple[int, int] | None = None
+) -> Shares:
+    """Test independence on a release; the twin simulates tables without noise."""
+    world = World(conditions, mechanism, strata, fixed)
+    rows = world.counts.sum(axis=1)
+    columns = world.counts.sum(axis=0)
+    n = np.maximum(rows.sum(axis=0), 1)
+    mean = rows[:, None] * columns[None] / n
+    # the variance of a hypergeometric count
+    row_part = mean * (n - rows)[:, None] / n
+    variance = row_part * (n - columns)[None] / np.maximum(n - 1, 1)
+    noise = world.mechanism.standard_errors().reshape(mean.shape) ** 2
 
-    def run(seed: int, runs: int, draws: int) -> Shares:
-        world = World(mechanism, budget, seed, strata, fixed, draws_of)
-        rows = world.counts.sum(axis=1)
-        columns = world.counts.sum(axis=0)
-        n = np.maximum(rows.sum(axis=0), 1)
-        mean = rows[:, None] * columns[None] / n
-        # the variance of a hypergeometric count
-        row_part = mean * (n - rows)[:, None] / n
-        variance = row_part * (n - columns)[None] / np.maximum(n - 1, 1)
-        noise = world.mechanism.standard_errors().reshape(mean.shape) ** 2
+    def statistics(count: int, noisy: bool, spread: Floats) -> Floats:
+        off = random_tables(rows, columns, count, world.source) - mean
+        if noisy:
+            off = off + world.errors(count).reshape(off.shape)
+        # A cell that the margins fix says nothing, whatever its noise.
+        scale = np.where(variance > 0, spread, np.inf)
+        return np.asarray((off**2 / scale).sum(axis=(1, 2, 3)))
 
-        def statistics(count: int, noisy: bool, spread: Floats) -> Floats:
-            off = random_tables(rows, columns, count, world.source) - mean
-            if noisy:
-                off = off + world.errors(count).reshape(off.shape)
-            # A cell that the margins fix says nothing, whatever its noise.
-            scale = np.where(variance > 0, spread, np.inf)
-            return np.asarray((off**2 / scale).sum(axis=(1, 2, 3)))
-
-        with_noise = variance + noise
-        seen = statistics(runs, True, with_noise)
-        right = _monte_carlo_p_values(seen, statistics(draws, True, with_noise))
-        twin = _monte_carlo_p_values(
-            statistics(runs, True, variance), statistics(draws, False, variance)
-        )
-        return _sizes(right, twin, draws)
-
-    return run
+    with_noise = variance + noise
+    seen = statistics(conditions.runs, True, with_noise)
+    right = _monte_carlo_p_values(seen, statistics(conditions.draws, True, with_noise))
+    twin = _monte_carlo_p_values(
+        statistics(conditions.runs, True, variance), statistics(conditions.draws, False, variance)
+    )
+    return _sizes(right, twin, conditions.draws)
 
 
 def odds_ratio(
-    budget: Budget,
-    alternative: Alternative,
-    strata: int = 0,
-    odds: float = 1.0,
-    draws_of: RandomMargins = USUAL,
-) -> Callable[..., Shares]:
-    """Return the experiment of the private test; the twin takes U for the count itself.
+    conditions: Conditions, alternative: Alternative, strata: int = 0, odds: float = 1.0
+) -> Shares:
+    """Make the private test; the twin takes U for the count itself.
 
     At another odds ratio than 1, the share of intervals that hold it is one less the share of
     rejections.
     """
-
-    def run(seed: int, runs: int, draws: int) -> Shares:
-        source = np.random.default_rng([seed, strata, 7])
-        margins: TwoByTwo | Strata
-        while True:
-            tables = []
-            for _ in range(max(strata, 1)):
-                least, most = map(math.log, draws_of.fourfold)
-                n = int(np.exp(source.uniform(least, most)))
-                row = int(source.integers(1, n))
-                column = int(source.integers(1, n))
-                tables.append(TwoByTwo(row, column, n))
-            margins = Strata(tuple(tables)) if strata else tables[0]
-            if margins.high - margins.low > 3:
-                break
-        law, noise = margins.law(odds), canonical_noise(budget)
-        # Two-sided p-values are slow.
-        is_two_sided = alternative is Alternative.TWO_SIDED
-        count = max(runs // 4, 100) if is_two_sided else runs
-        counts = source.choice(law.values, count, p=law.pmf)
-        u = counts + noise.sample(count, SeededRandomness(seed))
-        right = UmpuTest(margins, noise).p_value(u, alternative, odds)
-        twin = UmpuTest(margins, Recursive.none()).p_value(u, alternative, odds)
-        if odds == 1:
-            return _sizes(right, twin)
-        # An interval holds the odds ratio where its test does not reject.
-        return _measure_coverage([right > 1 - LEVEL, twin > 1 - LEVEL])
-
-    return run
+    source = np.random.default_rng([conditions.seed, strata, 7])
+    margins: TwoByTwo | Strata
+    while True:
+        tables = []
+        for _ in range(max(strata, 1)):
+            least, most = map(math.log, conditions.ranges.fourfold)
+            n = int(np.exp(source.uniform(least, most)))
+            row = int(source.integers(1, n))
+            column = int(source.integers(1, n))
+            tables.append(TwoByTwo(row, column, n))
+        margins = Strata(tuple(tables)) if strata else tables[0]
+        if margins.high - margins.low > 3:
+            break
+    law, noise = margins.law(odds), canonical_noise(conditions.budget)
+    # Two-sided p-values are slow.
+    is_two_sided = alternative is Alternative.TWO_SIDED
+    count = max(conditions.runs // 4, 100) if is_two_sided else conditions.runs
+    counts = source.choice(law.values, count, p=law.pmf)
+    u = counts + noise.sample(count, SeededRandomness(conditions.seed))
+    right = UmpuTest(margins, noise).p_value(u, alternative, odds)
+    twin = UmpuTest(margins, Recursive.none()).p_value(u, alternative, odds)
+    if odds == 1:
+        return _sizes(right, twin)
+    # An interval holds the odds ratio where its test does not reject.
+    return _measure_coverage([right > 1 - LEVEL, twin > 1 - LEVEL])
 
 
-def difference(budget: Budget, draws_of: RandomMargins = USUAL) -> Callable[..., Shares]:
-    """Return the experiment of two cells with equal counts, from the noise alone; the twin takes
-    any difference.
-    """
-
-    def run(seed: int, runs: int, draws: int) -> Shares:
-        world = World("gaussian", budget, seed, draws=draws_of)
-        first, second = world.errors(runs)[:, :2].T
-        seen = np.abs(first - second)
-        first, second = world.errors(draws)[:, :2].T
-        reference = np.abs(first - second)
-        twin = np.where(seen > 0, 0.0, 1.0)
-        return _sizes(_monte_carlo_p_values(seen, reference), twin, draws)
-
-    return run
+def difference(conditions: Conditions) -> Shares:
+    """Compare two cells with equal counts, from the noise alone; the twin takes any difference."""
+    world = World(conditions, "gaussian")
+    first, second = world.errors(conditions.runs)[:, :2].T
+    seen = np.abs(first - second)
+    first, second = world.errors(conditions.draws)[:, :2].T
+    reference = np.abs(first - second)
+    twin = np.where(seen > 0, 0.0, 1.0)
+    return _sizes(_monte_carlo_p_values(seen, reference), twin, conditions.draws)
 
 
-def _groups(
-    seed: int, budget: Budget, draws_of: RandomMargins
-) -> tuple[World, NDArray[np.int64], float]:
+def _groups(conditions: Conditions) -> tuple[World, NDArray[np.int64], float]:
     """Noise of two cells of a table, two groups of exact size, and a rate."""
-    world = World("gaussian", budget, seed, draws=draws_of)
-    least, most = np.transpose(draws_of.groups)
+    world = World(conditions, "gaussian")
+    least, most = np.transpose(conditions.ranges.groups)
     sizes = world.source.integers(least, most)
-    return world, sizes, float(world.source.uniform(*draws_of.rates))
+    return world, sizes, float(world.source.uniform(*conditions.ranges.rates))
 
 
-def rates(
-    budget: Budget, draws_of: RandomMargins = USUAL, gap: float = 0.0
-) -> Callable[..., Shares]:
-    """Return the experiment of two population rates in groups of exact size; the twin counts
-    sampling alone.
+def rates(conditions: Conditions, gap: float = 0.0) -> Shares:
+    """Compare two population rates in groups of exact size; the twin counts sampling alone.
 
     Without a gap it is the size of the test that they are equal, else the coverage of the interval
     of the difference.
     """
+    world, sizes, rate = _groups(conditions)
+    error = world.errors(conditions.runs)[:, [0, -1]]
+    group_rates = [rate, rate + gap]
+    cases = world.source.binomial(sizes, group_rates, (conditions.runs, 2)) + error
+    reference = world.errors(conditions.draws)[:, [0, -1]]
+    noise = np.cov(reference.T / sizes[:, None])
+    # Noise can push a share outside [0, 1], where its variance would be negative.
+    pooled_share = cases.sum(axis=1) / sizes.sum()
+    pooled = np.clip(pooled_share, 0.0, 1.0)
+    each = np.clip(cases / sizes, 0.0, 1.0)
+    # The test assumes equal rates and pools them; the interval does not.
+    null = pooled * (1 - pooled) * (1 / sizes).sum()
+    sampling = (each * (1 - each) / sizes).sum(axis=1)
 
-    def run(seed: int, runs: int, draws: int) -> Shares:
-        world, sizes, rate = _groups(seed, budget, draws_of)
-        error = world.errors(runs)[:, [0, -1]]
-        group_rates = [rate, rate + gap]
-        cases = world.source.binomial(sizes, group_rates, (runs, 2)) + error
-        reference = world.errors(draws)[:, [0, -1]]
-        noise = np.cov(reference.T / sizes[:, None])
-        # Noise can push a share outside [0, 1], where its variance would be negative.
-        pooled_share = cases.sum(axis=1) / sizes.sum()
-        pooled = np.clip(pooled_share, 0.0, 1.0)
-        each = np.clip(cases / sizes, 0.0, 1.0)
-        # The test assumes equal rates and pools them; the interval does not.
-        null = pooled * (1 - pooled) * (1 / sizes).sum()
-        sampling = (each * (1 - each) / sizes).sum(axis=1)
+    def answers(noise: Floats) -> list[Any]:
+        covariance = noise[0, 1]
+        first, second = np.diag(noise)
+        variance = first + second - 2 * covariance
+        total = np.transpose([sampling, null]) + variance
+        errors = np.sqrt(np.maximum(total, 1e-12))
+        quiet = []
+        for v, n in zip(np.diag(noise), sizes, strict=True):
+            quiet.append((float(v * n * n), 0.0, 0.0))
+        intervals = []
+        for seen, (error, null_error) in zip(cases, errors.tolist(), strict=True):
+            parts = [(float(seen[k]), float(size)) for k, size in enumerate(sizes)]
+            both = (error, null_error)
+            interval = mover_difference(parts, quiet, float(covariance), both, LEVEL)
+            intervals.append(interval)
+        return intervals
 
-        def answers(noise: Floats) -> list[Any]:
-            covariance = noise[0, 1]
-            first, second = np.diag(noise)
-            variance = first + second - 2 * covariance
-            total = np.transpose([sampling, null]) + variance
-            errors = np.sqrt(np.maximum(total, 1e-12))
-            quiet = []
-            for v, n in zip(np.diag(noise), sizes, strict=True):
-                quiet.append((float(v * n * n), 0.0, 0.0))
-            intervals = []
-            for seen, (error, null_error) in zip(cases, errors.tolist(), strict=True):
-                parts = [(float(seen[k]), float(size)) for k, size in enumerate(sizes)]
-                both = (error, null_error)
-                interval = mover_difference(parts, quiet, float(covariance), both, LEVEL)
-                intervals.append(interval)
-            return intervals
-
-        # The twin forgets the noise and must fail.
-        right = answers(noise)
-        twin = answers(np.zeros((2, 2)))
-        if gap:
-            held = [-gap in answer for answer in right]
-            return _measure_coverage([held, [-gap in answer for answer in twin]])
-        return _sizes(_p_values(right), _p_values(twin))
-
-    return run
+    # The twin forgets the noise and must fail.
+    right = answers(noise)
+    twin = answers(np.zeros((2, 2)))
+    if gap:
+        held = [-gap in answer for answer in right]
+        return _measure_coverage([held, [-gap in answer for answer in twin]])
+    return _sizes(_p_values(right), _p_values(twin))
 
 
-def one_cell(budget: Budget, draws_of: RandomMargins = USUAL) -> Callable[..., Shares]:
-    """Return the experiment of intervals for a count from the noise alone; the twin counts half of
-    the noise.
-    """
+def one_cell(conditions: Conditions) -> Shares:
+    """Give intervals for a count from the noise alone; the twin counts half of the noise."""
+    world = World(conditions, "laplace")
+    seen = world.errors(conditions.runs // 10)[:, 0]
+    drawn = world.errors(conditions.draws)[:, 0]
+    truth, most = 100.0, (0.0, 200.0)
 
-    def run(seed: int, runs: int, draws: int) -> Shares:
-        world = World("laplace", budget, seed, draws=draws_of)
-        seen = world.errors(runs // 10)[:, 0]
-        drawn = world.errors(draws)[:, 0]
-        truth, most = 100.0, (0.0, 200.0)
+    def check_coverage(noise_share: float) -> list[bool]:
+        noise = drawn * noise_share
+        flags = []
+        for error in seen:
+            interval = linear_interval(truth + error, 1.0, noise, most, LEVEL)
+            flags.append(truth in interval)
+        return flags
 
-        def check_coverage(noise_share: float) -> list[bool]:
-            noise = drawn * noise_share
-            flags = []
-            for error in seen:
-                interval = linear_interval(truth + error, 1.0, noise, most, LEVEL)
-                flags.append(truth in interval)
-            return flags
-
-        return _measure_coverage([check_coverage(1.0), check_coverage(0.5)], draws)
-
-    return run
+    return _measure_coverage([check_coverage(1.0), check_coverage(0.5)], conditions.draws)
 
 
-def all_cells(budget: Budget, draws_of: RandomMargins = USUAL) -> Callable[..., Shares]:
-    """Return the experiment of intervals for all cells at once; the twin takes each cell by
-    itself.
-    """
-
-    def run(seed: int, runs: int, draws: int) -> Shares:
-        world = World("gaussian", budget, seed, draws=draws_of)
-        errors = world.mechanism.standard_errors().ravel()
-        # Cells that the exact totals fix have no error to cover.
-        noisy = errors > 1e-9
-        stated = errors[noisy]
-        seen = np.abs(world.errors(runs)[:, noisy]) / stated
-        drawn = np.abs(world.errors(draws)[:, noisy]) / stated
-        largest = seen.max(axis=1)
-        all_bound = simulated_bound(drawn.max(axis=1), LEVEL)
-        first_bound = simulated_bound(drawn[:, 0], LEVEL)
-        # The twin's bound is that of one cell.
-        right = largest <= all_bound * (1 + 1e-9)
-        twin = largest <= first_bound * (1 + 1e-9)
-        return _measure_coverage([right, twin], draws)
-
-    return run
+def all_cells(conditions: Conditions) -> Shares:
+    """Give intervals for all cells at once; the twin takes each cell by itself."""
+    world = World(conditions, "gaussian")
+    errors = world.mechanism.standard_errors().ravel()
+    # Cells that the exact totals fix have no error to cover.
+    noisy = errors > 1e-9
+    stated = errors[noisy]
+    seen = np.abs(world.errors(conditions.runs)[:, noisy]) / stated
+    drawn = np.abs(world.errors(conditions.draws)[:, noisy]) / stated
+    largest = seen.max(axis=1)
+    all_bound = simulated_bound(drawn.max(axis=1), LEVEL)
+    first_bound = simulated_bound(drawn[:, 0], LEVEL)
+    # The twin's bound is that of one cell.
+    right = largest <= all_bound * (1 + 1e-9)
+    twin = largest <= first_bound * (1 + 1e-9)
+    return _measure_coverage([right, twin], conditions.draws)
 
 
-def noisy_ratio(
-    budget: Budget, draws_of: RandomMargins = USUAL, counts: tuple[float, float] = (40, 100)
-) -> Callable[..., Shares]:
-    """Return the experiment of a ratio of two noisy counts, from the noise alone; the twin counts
-    half of the noise.
-    """
-
-    def run(seed: int, runs: int, draws: int) -> Shares:
-        world = World("gaussian", budget, seed, draws=draws_of)
-        parts = np.array([[1.0, 1.0], [0.0, 1.0]])  # cases are part of the records
-        few = max(runs // 100, 2)
-        ends = [0, -1]
-        seen = world.errors(few)[:, ends] @ parts
-        drawn = world.errors(draws)[:, ends] @ parts
-        top, bottom = counts
-
-        def check_coverage(noise: Floats) -> list[bool]:
-            draws_of_both = (noise[:, 0], noise[:, 1])
-            answers = []
-            for error_top, error_bottom in seen:
-                measured = (top + error_top, bottom + error_bottom)
-                interval = ratio_interval(measured, draws_of_both, 0.0, LEVEL)
-                answers.append(top / bottom in interval)
-            return answers
-
-        return _measure_coverage([check_coverage(drawn), check_coverage(drawn / 2)], draws)
-
-    return run
-
-
-def population_rate(
-    budget: Budget, draws_of: RandomMargins = USUAL, group: int = 0
-) -> Callable[..., Shares]:
-    """Return the experiment of a population rate in a group of exact size; the twin ignores the
+def noisy_ratio(conditions: Conditions) -> Shares:
+    """Give the ratio of two noisy counts, from the noise alone; the twin counts half of the
     noise.
     """
+    world = World(conditions, "gaussian")
+    parts = np.array([[1.0, 1.0], [0.0, 1.0]])  # cases are part of the records
+    few = max(conditions.runs // 100, 2)
+    ends = [0, -1]
+    seen = world.errors(few)[:, ends] @ parts
+    drawn = world.errors(conditions.draws)[:, ends] @ parts
+    top, bottom = conditions.ranges.ratio
 
-    def run(seed: int, runs: int, draws: int) -> Shares:
-        world, sizes, rate = _groups(seed, budget, draws_of)
-        reference = world.errors(draws)[:, 0]
-        size = float(sizes[group])
-        sampled = world.source.binomial(sizes[group], rate, runs)
-        cases = sampled + world.errors(runs)[:, 0]
+    def check_coverage(noise: Floats) -> list[bool]:
+        both_draws = (noise[:, 0], noise[:, 1])
+        answers = []
+        for error_top, error_bottom in seen:
+            measured = (top + error_top, bottom + error_bottom)
+            interval = ratio_interval(measured, both_draws, 0.0, LEVEL)
+            answers.append(top / bottom in interval)
+        return answers
 
-        def check_coverage(noise: Floats) -> NDArray[np.bool_]:
-            # `inverted_rate` holds a rate where both of its tails are large enough.
-            true_cases = cases[:, None] - noise
-            above = _mean_tails(true_cases, size, rate)
-            below = _mean_tails(size - true_cases, size, 1 - rate)
-            return np.minimum(above, below) > (1 - LEVEL) / 2
+    return _measure_coverage([check_coverage(drawn), check_coverage(drawn / 2)], conditions.draws)
 
-        return _measure_coverage([check_coverage(reference), check_coverage(np.zeros(1))])
 
-    return run
+def population_rate(conditions: Conditions, group: int = 0) -> Shares:
+    """Give a population rate in a group of exact size; the twin ignores the noise."""
+    world, sizes, rate = _groups(conditions)
+    reference = world.errors(conditions.draws)[:, 0]
+    size = float(sizes[group])
+    sampled = world.source.binomial(sizes[group], rate, conditions.runs)
+    cases = sampled + world.errors(conditions.runs)[:, 0]
+
+    def check_coverage(noise: Floats) -> NDArray[np.bool_]:
+        # `inverted_rate` holds a rate where both of its tails are large enough.
+        true_cases = cases[:, None] - noise
+        above = _mean_tails(true_cases, size, rate)
+        below = _mean_tails(size - true_cases, size, 1 - rate)
+        return np.minimum(above, below) > (1 - LEVEL) / 2
+
+    return _measure_coverage([check_coverage(reference), check_coverage(np.zeros(1))])
 
 
 def _mean_tails(counts: Floats, records: float, rate: float) -> Floats:
@@ -433,82 +389,92 @@ def _mean_tails(counts: Floats, records: float, rate: float) -> Floats:
     return np.asarray(tails[whole - whole.min()].mean(axis=-1))
 
 
-TWO_SIDED = Alternative.TWO_SIDED
-_MU_HALF, _MU_015, _MU_03, _MU_4 = map(Budget.gdp, ("0.5", "0.15", "0.3", "4"))
+@frozen
+class Experiment:
+    """What is asked of a release or of data, and the budgets of its trials.
+
+    Parameters
+    ----------
+    kind
+        Whether a size or a coverage is shown.
+    asked
+        What the procedure reads.
+    run
+        The procedure and its twin, made once.
+    usual, hard
+        The budgets: with usual margins, and for noise of about a record with few records in
+        unequal groups. None where such trials are left out.
+    """
+
+    kind: str
+    asked: str
+    run: Callable[[Conditions], Shares]
+    usual: Budget | None
+    hard: Budget | None
+
+
+_MU_HALF, _MU_1, _MU_015, _MU_03, _MU_4 = map(Budget.gdp, ("0.5", "1", "0.15", "0.3", "4"))
 _EPSILON_HALF, _EPSILON_1, _EPSILON_4, _EPSILON_5 = map(Budget.pure, ("0.5", "1", "4", "5"))
 _RHO_01, _RHO_8 = map(Budget.zcdp, ("0.1", "8"))
 _DATA, _RELEASE, _NORMAL = "data", "release", "release, normal approximation"
 
-Experiment = Callable[..., Shares]
-Listed = dict[str, tuple[str, Experiment]]
 
-SIZES: Listed = {
-    "independence, rounded Gaussian": (_RELEASE, independence("gaussian", _MU_HALF)),
-    "independence, discrete Gaussian": (_RELEASE, independence("gaussian", _RHO_01)),
-    "independence, lattice Gaussian": (_RELEASE, independence("lattice", _RHO_01)),
-    "independence, Laplace": (_RELEASE, independence("laplace", _EPSILON_1)),
-    "independence, l2": (_RELEASE, independence("l2", _EPSILON_1)),
-    "independence, K-norm, 2 × 4": (_RELEASE, independence("knorm", _EPSILON_1, fixed=(2, 4))),
-    "independence, lattice Gaussian, 2 × 2": (
-        "release, few values",
-        independence("lattice", _RHO_01, fixed=(2, 2)),
-    ),
-    "conditional independence, 3 strata": (_RELEASE, independence("gaussian", _MU_HALF, 3)),
-    "difference of two cells, noise": (_RELEASE, difference(_MU_HALF)),
-    "difference of two rates, noise and sampling": (_NORMAL, rates(_MU_015)),
-    "odds ratio, one-sided": (_DATA, odds_ratio(_EPSILON_HALF, Alternative.GREATER)),
-    "odds ratio, two-sided": (_DATA, odds_ratio(_EPSILON_HALF, TWO_SIDED)),
-    "common odds ratio of 3 strata, one-sided": (_DATA, odds_ratio(_MU_03, Alternative.LESS, 3)),
-    "common odds ratio of 3 strata, two-sided": (_DATA, odds_ratio(_MU_03, TWO_SIDED, 3)),
-}
-"""Each experiment that shows a size: what is asked, and how it runs."""
+def _independence(
+    mechanism: str, usual: Budget, hard: Budget | None, asked: str = _RELEASE, **shape: Any
+) -> Experiment:
+    run = partial(independence, mechanism=mechanism, **shape)
+    return Experiment("size", asked, run, usual, hard)
 
-COVERAGES: Listed = {
-    "count of a cell, noise": (_RELEASE, one_cell(_EPSILON_1)),
-    "all cells at once, noise": (_RELEASE, all_cells(Budget.gdp(1))),
-    "ratio of two noisy counts, noise": (_RELEASE, noisy_ratio(Budget.gdp(1))),
-    "population rate, noise and sampling": (_RELEASE, population_rate(_MU_015)),
-    "odds ratio of 3": (_DATA, odds_ratio(_EPSILON_HALF, TWO_SIDED, odds=3.0)),
-    "common odds ratio of 3, 3 strata": (_DATA, odds_ratio(_MU_03, TWO_SIDED, 3, odds=3.0)),
-}
-"""The same of a coverage."""
 
-HARD_SIZES: Listed = {
-    "independence, rounded Gaussian": (_RELEASE, independence("gaussian", _MU_4, draws_of=HARD)),
-    "independence, discrete Gaussian": (_RELEASE, independence("gaussian", _RHO_8, draws_of=HARD)),
-    "independence, lattice Gaussian": (_RELEASE, independence("lattice", _RHO_8, draws_of=HARD)),
-    "independence, Laplace": (_RELEASE, independence("laplace", _EPSILON_5, draws_of=HARD)),
-    "independence, l2": (_RELEASE, independence("l2", _EPSILON_5, draws_of=HARD)),
-    "conditional independence, 3 strata": (
-        _RELEASE,
-        independence("gaussian", _MU_4, 3, draws_of=HARD),
-    ),
-    "difference of two cells, noise": (_RELEASE, difference(_MU_4, HARD)),
-    "difference of two rates, noise and sampling": (_NORMAL, rates(_MU_4, HARD)),
-    "odds ratio, one-sided": (_DATA, odds_ratio(_EPSILON_4, Alternative.GREATER, draws_of=HARD)),
-    "odds ratio, two-sided": (_DATA, odds_ratio(_EPSILON_4, TWO_SIDED, draws_of=HARD)),
-    "common odds ratio of 3 strata, one-sided": (
-        _DATA,
-        odds_ratio(_MU_4, Alternative.LESS, 3, draws_of=HARD),
-    ),
-    "common odds ratio of 3 strata, two-sided": (
-        _DATA,
-        odds_ratio(_MU_4, TWO_SIDED, 3, draws_of=HARD),
-    ),
-}
-"""The sizes with few records, unequal groups and noise of about a record."""
+def _odds(alternative: Alternative, strata: int = 0, odds: float = 1.0) -> Experiment:
+    run = partial(odds_ratio, alternative=alternative, strata=strata, odds=odds)
+    kind = "size" if odds == 1 else "coverage"
+    # A stratified test spends mu, that of one table epsilon.
+    usual, hard = (_MU_03, _MU_4) if strata else (_EPSILON_HALF, _EPSILON_4)
+    return Experiment(kind, _DATA, run, usual, hard)
 
-HARD_COVERAGES: Listed = {
-    "count of a cell, noise": (_RELEASE, one_cell(_EPSILON_5, HARD)),
-    "all cells at once, noise": (_RELEASE, all_cells(_MU_4, HARD)),
-    "ratio of two noisy counts, noise": (_RELEASE, noisy_ratio(_MU_4, HARD, (3, 9))),
-    "population rate, the small group": (_RELEASE, population_rate(_MU_4, HARD)),
-    "population rate, the large group": (_RELEASE, population_rate(_MU_4, HARD, 1)),
-    "difference of population rates, noise and sampling": (_NORMAL, rates(_MU_4, HARD, 0.2)),
-    "odds ratio of 3": (_DATA, odds_ratio(_EPSILON_4, TWO_SIDED, odds=3.0, draws_of=HARD)),
-    "common odds ratio of 3, 3 strata": (_DATA, odds_ratio(_MU_4, TWO_SIDED, 3, 3.0, HARD)),
+
+def _coverage(
+    run: Callable[[Conditions], Shares],
+    usual: Budget | None,
+    hard: Budget | None = _MU_4,
+    asked: str = _RELEASE,
+) -> Experiment:
+    return Experiment("coverage", asked, run, usual, hard)
+
+
+EXPERIMENTS: dict[str, Experiment] = {
+    "independence, rounded Gaussian": _independence("gaussian", _MU_HALF, _MU_4),
+    "independence, discrete Gaussian": _independence("gaussian", _RHO_01, _RHO_8),
+    "independence, lattice Gaussian": _independence("lattice", _RHO_01, _RHO_8),
+    "independence, Laplace": _independence("laplace", _EPSILON_1, _EPSILON_5),
+    "independence, l2": _independence("l2", _EPSILON_1, _EPSILON_5),
+    "independence, K-norm, 2 × 4": _independence("knorm", _EPSILON_1, None, fixed=(2, 4)),
+    "independence, lattice Gaussian, 2 × 2": _independence(
+        "lattice", _RHO_01, None, "release, few values", fixed=(2, 2)
+    ),
+    "conditional independence, 3 strata": _independence("gaussian", _MU_HALF, _MU_4, strata=3),
+    "difference of two cells, noise": Experiment("size", _RELEASE, difference, _MU_HALF, _MU_4),
+    "difference of two rates, noise and sampling": Experiment(
+        "size", _NORMAL, rates, _MU_015, _MU_4
+    ),
+    "odds ratio, one-sided": _odds(Alternative.GREATER),
+    "odds ratio, two-sided": _odds(Alternative.TWO_SIDED),
+    "common odds ratio of 3 strata, one-sided": _odds(Alternative.LESS, 3),
+    "common odds ratio of 3 strata, two-sided": _odds(Alternative.TWO_SIDED, 3),
+    "count of a cell, noise": _coverage(one_cell, _EPSILON_1, _EPSILON_5),
+    "all cells at once, noise": _coverage(all_cells, _MU_1),
+    "ratio of two noisy counts, noise": _coverage(noisy_ratio, _MU_1),
+    "population rate, noise and sampling": _coverage(population_rate, _MU_015, None),
+    "population rate, the small group": _coverage(population_rate, None),
+    "population rate, the large group": _coverage(partial(population_rate, group=1), None),
+    "difference of population rates, noise and sampling": _coverage(
+        partial(rates, gap=0.2), None, asked=_NORMAL
+    ),
+    "odds ratio of 3": _odds(Alternative.TWO_SIDED, odds=3.0),
+    "common odds ratio of 3, 3 strata": _odds(Alternative.TWO_SIDED, 3, 3.0),
 }
-"""The coverages of such."""
+"""Sizes, then coverages: each is run with usual and with hard margins."""
 
 
 def compute_inference(settings: Settings = PAPER) -> Tidy:
@@ -528,22 +494,26 @@ def compute_inference(settings: Settings = PAPER) -> Tidy:
     """
     margins = min(MOST_MARGINS, 2 * settings.replicates)
     runs = 100 * settings.replicates
-    listed = [("usual", "size", SIZES), ("usual", "coverage", COVERAGES)]
-    listed += [("hard", "size", HARD_SIZES), ("hard", "coverage", HARD_COVERAGES)]
-    every = [(drawn, kind, *entry) for drawn, kind, part in listed for entry in part.items()]
+    every = []
+    for drawn, ranges in (("usual", USUAL), ("hard", HARD)):
+        for name, each in EXPERIMENTS.items():
+            budget = each.usual if ranges is USUAL else each.hard
+            if budget is not None:
+                every.append((drawn, ranges, name, each, budget))
     rows = []
-    for drawn, kind, name, (asked, experiment) in settings.each("sizes and coverages", every):
+    for drawn, ranges, name, each, budget in settings.each("sizes and coverages", every):
         results = []
         for number in range(margins):
             # With one simulated table fewer, 1 + B is round and p-values can equal 0.05 and 0.01.
             seed = settings.seed + 1 + number
-            results.append(experiment(seed, runs, runs - 1))
+            results.append(each.run(Conditions(seed, runs, runs - 1, budget, ranges)))
         for nominal in results[0]:
             by_margin = [result[nominal] for result in results]
             shares, twins, ones = map(np.array, zip(*by_margin, strict=True))
             standard_error = np.sqrt(nominal * (1 - nominal) * ones)
             worst = np.abs(shares - nominal) / standard_error
-            row: dict[str, Any] = {"experiment": name, "drawn": drawn, "kind": kind, "asked": asked}
+            row: dict[str, Any] = {"experiment": name, "drawn": drawn}
+            row |= {"kind": each.kind, "asked": each.asked}
             row |= {"nominal": nominal, "margins": margins, "runs": runs}
             row |= {"mean": shares.mean(), "least": shares.min()}
             row |= {"largest": shares.max(), "worst": worst.max()}
