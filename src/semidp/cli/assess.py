@@ -40,7 +40,7 @@ from semidp.cli._output import (
 )
 from semidp.cli.guarantee import KNOWN, Exactness, Statement, report_statement
 from semidp.errors import InputError, Refused
-from semidp.promise.exact import count_noun, exact, plain
+from semidp.promise.exact import count_noun, exact, list_some, plain
 from semidp.promise.guarantee import Guarantee, read_document
 from semidp.promise.spaces.adjacency import Ball
 from semidp.promise.spaces.dataspace import Dataspace, Margin
@@ -390,16 +390,12 @@ def _coarse(curve: Tradeoff) -> Tradeoff:
 
 def _describe_stratum(loss: StratumLoss) -> str:
     stratum = loss.stratum
-    held, swapped = (_listing(totals) for totals in (stratum.hold, stratum.over))
+    held, swapped = (
+        list_some(list(map(str, totals)), _SHOWN, " + ") for totals in (stratum.hold, stratum.over)
+    )
     return (
         f"{count_noun(stratum.n, 'record')}: {held} by what is held, {swapped} by what is swapped"
     )
-
-
-def _listing(totals: tuple[int, ...]) -> str:
-    shown = " + ".join(map(str, totals[:_SHOWN]))
-    more = len(totals) - _SHOWN
-    return f"{shown} + {more} more" if more > 0 else shown
 
 
 _WIDTH = 34
@@ -565,7 +561,7 @@ def _zeros(assessment: CellKeyAssessment) -> list[str]:
         f" {assessment.detection_probability:.3f}.",
     ]
     if hidden:
-        counts = _first([str(count) for count in hidden])
+        counts = list_some(list(map(str, hidden)), _SHOWN_COUNTS)
         sentences.append(f"Counts that may be published {name}, too: {counts}.")
     else:
         sentences.append(
@@ -581,14 +577,7 @@ def _pairs(counts: list[int]) -> str:
     '9 from 10, 12 from 13, 13 from 14'
     """
     pairs = [f"{count} from {count + 1}" for count in counts]
-    return _first(pairs)
-
-
-def _first(texts: list[str]) -> str:
-    """The first of many, and how many more there are."""
-    shown = ", ".join(texts[:_SHOWN_COUNTS])
-    more = len(texts) - _SHOWN_COUNTS
-    return f"{shown} and {more} more" if more > 0 else shown
+    return list_some(pairs, _SHOWN_COUNTS)
 
 
 def _up(number: float) -> str:

@@ -32,7 +32,7 @@ from semidp.inference.records.record_search import SECONDS, Ending
 from semidp.inference.records.record_writing import save_linked_records, written_files
 from semidp.inference.records.synthetic import about_file, check_records, numbered_files
 from semidp.present.release import Release
-from semidp.promise.exact import count_noun
+from semidp.promise.exact import count_noun, list_some
 from semidp.promise.files import plain_errors
 from semidp.publish.folders import check_place
 from semidp.publish.plan_settings import (
@@ -215,7 +215,10 @@ def describe_records(about: dict[str, Any]) -> list[tuple[str, str]]:
         rows.append(
             (
                 "unlinked",
-                f"{_some(pairs)}: no table has them together, so that records know nothing of it",
+                (
+                    f"{list_some(pairs, _SHOWN)}: no table has them together, so that records know"
+                    " nothing of it"
+                ),
             )
         )
     if about["files"] > 1:
@@ -250,12 +253,6 @@ def _distance_lines(tables: list[dict[str, Any]]) -> list[tuple[str, str]]:
         left = count_noun(len(furthest) - _SHOWN, "nearer table")
         rows.append(("", f"and {left}"))
     return rows
-
-
-def _some(texts: list[str]) -> str:
-    """Some of many texts."""
-    shown = ", ".join(texts[:_SHOWN])
-    return shown if len(texts) <= _SHOWN else f"{shown} and {len(texts) - _SHOWN} more"
 
 
 _OPTIONS = (

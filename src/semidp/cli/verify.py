@@ -23,6 +23,7 @@ from semidp.cli.release import ask_password, print_release
 from semidp.errors import InputError
 from semidp.present.card import ReleaseCard, describe_release
 from semidp.present.release import Release
+from semidp.promise.exact import list_some
 from semidp.promise.files import replace_file
 from semidp.promise.spaces.dataspace import Dataspace, normalize_margins
 from semidp.publish.plan import Plan
@@ -142,11 +143,7 @@ def _on_trust(found: Recheck, key: Path | None) -> list[tuple[str, str]]:
         whose = f"word of whoever holds the key {key}"
     rows = [("on trust", f"nothing here confirms the following; it is the {whose}:")]
     for trust in found.trusted:
-        shown = ", ".join(trust.fields[:_SHOWN_FIELDS])
-        further = len(trust.fields) - _SHOWN_FIELDS
-        rows.append(
-            ("", f"- {trust.what} ({shown}{f' and {further:,} more' if further > 0 else ''})")
-        )
+        rows.append(("", f"- {trust.what} ({list_some(trust.fields, _SHOWN_FIELDS)})"))
     return rows
 
 

@@ -15,7 +15,7 @@ from semidp.assess.disclosure.findings import (
     TotalChange,
 )
 from semidp.assess.disclosure.published_counts import UNBOUNDED
-from semidp.promise.exact import count_noun
+from semidp.promise.exact import count_noun, list_some
 from semidp.promise.guarantee import Scope
 from semidp.promise.spaces.dataspace import Dataspace
 from semidp.promise.spaces.linked import LinkedDataspace
@@ -130,9 +130,8 @@ def disclosure_rows(found: Disclosure) -> list[tuple[str, str]]:
         rows.append(("asked", state(answer)))
         rows += [("", sentence) for sentence in answer.proof]
         for number, table in enumerate(answer.examples, start=1):
-            cells = map(_write_cell, table[:8])
-            more = f"; and {len(table) - 8} more" if len(table) > 8 else ""
-            rows.append(("", f"table {number} that agrees: {'; '.join(cells)}{more}"))
+            cells = list_some(list(map(_write_cell, table)), 8, "; ")
+            rows.append(("", f"table {number} that agrees: {cells}"))
         if answer.answer is Answer.undecided:
             rows.append(("", "no two tables that differ were found in the time given"))
     rows.append(("certain", count_statements(found.numbers)))

@@ -5,7 +5,7 @@ float is rounded in a stated direction.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 from numbers import Rational
@@ -269,6 +269,16 @@ def count_noun(number: int, noun: str, plural: str | None = None) -> str:
     """
     several = f"{noun}s" if plural is None else plural
     return f"{number:,} {noun if number == 1 else several}"
+
+
+def list_some(texts: Sequence[str], most: int, separator: str = ", ") -> str:
+    """Return texts in one line; of more than `most` the first, and how many are left.
+
+    >>> list_some(["a", "b", "c"], 3), list_some(["a", "b", "c"], 2)
+    ('a, b, c', 'a, b and 1 more')
+    """
+    shown, left = separator.join(texts[:most]), len(texts) - most
+    return f"{shown} and {left:,} more" if left > 0 else shown
 
 
 def parse_level(value: Number) -> Fraction:

@@ -22,6 +22,7 @@ from semidp.errors import (
     SchemaError,
     did_you_mean,
 )
+from semidp.promise.exact import list_some
 from semidp.promise.guarantee import Scope
 from semidp.promise.mechanisms.branch_noise import Cut
 from semidp.promise.schema.features import SIZE, Feature, Nest, list_labels
@@ -518,13 +519,10 @@ def lookalikes(schema: Schema) -> tuple[str, ...]:
         for name, levels in _levels_by_depth(feature):
             pairs = _alike(levels)
             if pairs:
-                unshown = len(pairs) - _SHOWN
-                left = f" and {unshown:,} more pairs" if unshown > 0 else ""
-                first_pairs = pairs[:_SHOWN]
-                shown = ", ".join(f"{one[:40]!r} and {other[:40]!r}" for one, other in first_pairs)
+                quoted = [f"{one[:40]!r} and {other[:40]!r}" for one, other in pairs]
                 said.append(
-                    f"Levels of {name} look alike: {shown}{left}; perhaps one of each is a typing"
-                    " error."
+                    f"Levels of {name} look alike: {list_some(quoted, _SHOWN)}; perhaps one of each"
+                    " is a typing error."
                 )
             totals = _find_totals(levels)
             if totals:

@@ -7,7 +7,6 @@ numbers), a search through all tables of whole numbers.
 """
 
 import math
-from collections.abc import Iterable
 
 import numpy as np
 from attrs import define, field
@@ -22,6 +21,7 @@ from semidp.assess.disclosure.published_counts import (
     KnownTable,
     Step,
 )
+from semidp.promise.exact import list_some
 from semidp.promise.schema.margins import View, is_within_view
 
 _MOST_SENTENCES = 12
@@ -231,7 +231,7 @@ class Explainer:
             return
         lines.setdefault(
             f"{mine} is {_side(side)} {' − '.join(numbers)} = {total:,}: {sum_name} less"
-            f" {_listing(subtracted)}."
+            f" {list_some(subtracted, _LISTED)}."
         )
 
     def _by_parts(self, view: View, cell: int, side: int, value: int) -> list[str]:
@@ -312,12 +312,6 @@ def _span(lower: int, upper: int) -> str:
     if lower == upper:
         return f"{lower:,}"
     return f"{lower:,} or more" if upper >= UNBOUNDED else f"{lower:,} to {upper:,}"
-
-
-def _listing(names: Iterable[str]) -> str:
-    listed = list(names)
-    more = f" and {len(listed) - _LISTED} more" if len(listed) > _LISTED else ""
-    return ", ".join(listed[:_LISTED]) + more
 
 
 def merge_proofs(lower: list[str], upper: list[str]) -> list[str]:

@@ -11,6 +11,7 @@ import numpy as np
 from attrs import frozen
 
 from semidp.inference.records.record_knowledge import RecordErrors, estimate_errors
+from semidp.promise.exact import list_some
 from semidp.publish.plotting import BLUE, GREY, Figure, drawing, grouped_ticks, svg
 from semidp.publish.release_files import ReleaseFiles
 from semidp.publish.results.columns import Columns
@@ -294,10 +295,8 @@ def list_unmatched_places(release: ReleaseFiles) -> list[str]:
             mapped = True
             _, missing = places.match_labels(_distinct(columns, heading))
             if missing:
-                first = ", ".join(missing[:_SHOWN_UNMATCHED])
-                unshown = len(missing) - _SHOWN_UNMATCHED
-                left = f" and {unshown:,} more" if unshown > 0 else ""
-                said.append(f"The map has no outline for {first}{left} ({name}).")
+                named = list_some(missing, _SHOWN_UNMATCHED)
+                said.append(f"The map has no outline for {named} ({name}).")
     return said if mapped else ["The map names no place of this release: say which property does."]
 
 
@@ -314,8 +313,7 @@ def _map_section(title: str, columns: Columns, places: PlaceMap) -> Section | No
     outlined, missing = places.match_labels(_distinct(columns, heading))
     lacking = ""
     if missing:
-        first = ", ".join(missing[:_SHOWN_UNMATCHED])
-        lacking = f" The map has no outline for {first}."
+        lacking = f" The map has no outline for {list_some(missing, _SHOWN_UNMATCHED)}."
     if len(outlined) < len(places.outlines):
         lacking += " Places in grey are not in this release."
     what = "published estimate" if value == "estimate" else value
@@ -477,9 +475,7 @@ def _explain(errors: RecordErrors) -> list[str]:
             " not measured, records are farther off."
         )
     if errors.weak:
-        named = [" and ".join(pair) for pair in errors.weak[:_NAMED]]
-        left = len(errors.weak) - len(named)
-        listed = "; ".join([*named, f"{left} more"] if left else named)
+        listed = list_some([" and ".join(pair) for pair in errors.weak], _NAMED, "; ")
         paragraphs.append(
             f"Weak pairs, in which nothing is louder than the noise: {listed}. Records treat these"
             " columns as nearly independent of each other; a weak association may be lost."

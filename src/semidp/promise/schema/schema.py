@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from semidp.errors import DataError, InputError, SchemaError, did_you_mean
 from semidp.promise.documents import from_toml, toml_text
+from semidp.promise.exact import list_some
 from semidp.promise.schema.features import Feature, level_text, missing_values, value_text
 from semidp.promise.schema.margins import MAX_AXES, Grid, View
 
@@ -496,9 +497,7 @@ def no_column(name: str, columns: Iterable[str]) -> SchemaError:
     """
     names = list(columns)
     quoted = [repr(column) if "," in column else column for column in names]
-    listed = ", ".join(quoted[:_LISTED])
-    if len(quoted) > _LISTED:
-        listed += f" and {len(quoted) - _LISTED:,} more"
+    listed = list_some(quoted, _LISTED)
     meant = did_you_mean(name, names)
     return SchemaError(f"there is no column {name!r}{meant}; the columns are {listed}")
 

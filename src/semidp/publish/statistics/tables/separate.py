@@ -17,6 +17,7 @@ from attrs import evolve, field, frozen
 from numpy.typing import NDArray
 
 from semidp.errors import InputError
+from semidp.promise.exact import list_some
 from semidp.promise.guarantee import Scope
 from semidp.promise.mechanisms.branch_noise import BranchNoise, BranchSpace, Cut, mechanism_above
 from semidp.promise.progress import Progress, silent
@@ -603,10 +604,7 @@ def errors_from_parts(name: str, title: str, size: int, pieces: Sequence[PartTab
 
 
 def _some_parts(parts: Sequence[Part]) -> str:
-    names = [" · ".join(part.path) for part in parts[:_NAMED_PARTS]]
-    left = len(parts) - _NAMED_PARTS
-    more_parts = f" and {left:,} more parts" if left > 0 else ""
-    return ", ".join(names) + more_parts
+    return list_some([" · ".join(part.path) for part in parts], _NAMED_PARTS)
 
 
 def begin_separate(

@@ -13,7 +13,7 @@ import numpy as np
 from attrs import field, frozen
 from numpy.typing import NDArray
 
-from semidp.promise.exact import count_noun
+from semidp.promise.exact import count_noun, list_some
 from semidp.promise.guarantee import Scope
 from semidp.promise.mechanisms.mechanism import Mechanism
 from semidp.promise.schema.margins import Totals, View, junction_order, maximal, meet
@@ -233,12 +233,10 @@ def cautions(tables: Sequence[CellErrors]) -> list[str]:
     if len(affected) == 1:
         share = share_text(affected[0].share)
         return [f"Noise dominates {share} of the cells of {affected[0].title}: {advice}."]
-    names = [table.title for table in affected[:_WARNED_TABLES]]
-    left = len(affected) - len(names)
-    beyond = f" and {left:,} more" if left else ""
+    names = list_some([table.title for table in affected], _WARNED_TABLES)
     return [
         f"Noise dominates more than a quarter of the cells in {len(affected):,} of {len(tables):,}"
-        f" tables ({', '.join(names)}{beyond}): {advice}."
+        f" tables ({names}): {advice}."
     ]
 
 
