@@ -178,10 +178,3 @@ def test_a_deterministic_table_tells_for_certain(here: Semidp, tmp_path: Path) -
     (tmp_path / "ptable.csv").write_text(f"pcv,ckey,pvalue\n{rows}")
     assert "9 from 10" in here("assess", "cell-keys", "ptable.csv").out
     assert "9 from 10" in here("assess", "cell-keys", "ptable.csv", "--threshold", "10").out
-
-
-def test_old_spellings_say_where_they_went(here: Semidp) -> None:
-    said = one_sentence(here("guarantee", "--swap", "0.1"))
-    assert "--swap has moved: semidp assess swap --rate RATE" in said
-    said = one_sentence(here("guarantee", "--event", "session.json"))
-    assert "--event has moved: semidp assess opendp FILE" in said

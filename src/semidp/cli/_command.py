@@ -166,46 +166,24 @@ class JobGroup(TyperGroup):
                 formatter.write_dl(records)
 
 
-_MOVED = {
-    "--resume": "semidp resume OUT",
-    "--discard": "semidp discard OUT",
-    "--swap": "semidp assess swap --rate RATE",
-    "--swap-over": "semidp assess swap --over A[,B]",
-    "--swap-by": "semidp assess swap --rule RULE",
-    "--match": "semidp assess swap --match A[,B]",
-    "--hold": "semidp assess swap --hold A[,B]",
-    "--ptable": "semidp assess cell-keys FILE",
-    "--cells": "semidp assess cell-keys FILE --cells N",
-    "--threshold": "semidp assess cell-keys FILE --threshold N",
-    "--event": "semidp assess opendp FILE",
-    "--noise-multiplier": "semidp assess opendp --noise-multiplier NUMBER",
-    "--sampling": "semidp assess opendp --sampling NUMBER",
-    "--steps": "semidp assess opendp --steps N",
-}
-"""Options of `semidp release` and `semidp guarantee` that have become commands."""
-
-
-def refuse_old_spellings(program: Any, arguments: Sequence[str]) -> None:
-    """Refuse an option that has moved, with its new spelling.
+def refuse_misplaced_options(program: Any, arguments: Sequence[str]) -> None:
+    """Refuse an option that is none of its command, where it is known how it is written there.
 
     >>> from semidp.cli._program import _program
-    >>> refuse_old_spellings(_program(()), ["release", "people.csv", "--fit", "none"])
+    >>> refuse_misplaced_options(_program(()), ["release", "people.csv", "--fit", "none"])
     Traceback (most recent call last):
     semidp.errors.InputError: --fit is a key of plan files now: write --set fit=none, or see
     docs/plan.md
     """
     rows = list_settings()
-    moved = {row.option: row for row in rows.values() if row.panel is None}
-    moved["--round"] = rows["round_to"]
+    keys = {row.option: row for row in rows.values() if row.panel is None}
+    keys["--round"] = rows["round_to"]
     command = program
     for word, following in pairwise([*arguments, ""]):
         command = getattr(command, "commands", {}).get(word, command)
         option, equals, assigned = word.partition("=")
         if not option.startswith("--") or any(option in each.opts for each in command.params):
             continue
-        is_setting = option in moved and command.name != "guarantee"
-        if option in _MOVED and command.name in ("release", "guarantee") and not is_setting:
-            raise InputError(f"{option} has moved: {_MOVED[option]}")
         if command.name == "test" and option in [row.option for row in rows.values()]:
             raise InputError(
                 f"semidp test asks a release and takes no {option}: the private test of data is"
@@ -217,10 +195,10 @@ def refuse_old_spellings(program: Any, arguments: Sequence[str]) -> None:
                     "microdata are records of one file: leave linked units out (semidp release"
                     " publishes their tables)"
                 )
-            moved["--read-as"] = rows["read_as"]
+            keys["--read-as"] = rows["read_as"]
         takes_settings = any("--set" in each.opts for each in command.params)
-        if takes_settings and option in moved:
-            row = moved[option]
+        if takes_settings and option in keys:
+            row = keys[option]
             value = "true" if row.shape is Shape.tick else assigned if equals else following
             entry = shlex.quote(f"{row.name}={value}")
             raise InputError(

@@ -24,8 +24,8 @@ from semidp._version import __version__
 from semidp.cli._command import (
     JobGroup,
     PanelCommand,
+    refuse_misplaced_options,
     refuse_missing_values,
-    refuse_old_spellings,
     refuse_unreadable_words,
 )
 from semidp.cli._output import (
@@ -469,7 +469,7 @@ def _run(arguments: list[str]) -> int:
         refuse_unreadable_words(arguments)
         arguments = run_log.open(arguments)
         program = _program(tuple(statistic_settings()))
-        refuse_old_spellings(program, arguments)
+        refuse_misplaced_options(program, arguments)
         refuse_missing_values(program, arguments)
         result = program(args=arguments or ["--help"], prog_name="semidp", standalone_mode=False)
         if result == INTERRUPTED:  # Typer turns the interrupt into its exit code
