@@ -316,27 +316,17 @@ class ListedExchanges(Blocks):
     def encode_records(self, dataset: Iterable[Sequence[Any]]) -> Records:
         """Return labeled records (a label for every depth of every feature) as leaves."""
         features = self.structure.schema.features
-        leaf_of = []
+        names = [name for feature in features for name in feature.names]
+        records = [tuple(record) for record in dataset]
+        if any(len(record) != len(names) for record in records):
+            raise InputError("a record has a label for every feature of the schema, in its order")
+        columns = {name: [record[place] for record in records] for place, name in enumerate(names)}
+        leaves = []
         for feature in features:
-            leaf_of.append({feature.path(leaf): leaf for leaf in range(len(feature.levels))})
-        records = []
-        for record in dataset:
             # A nested feature takes one label for each of its depths.
-            labels, codes, start = tuple(record), [], 0
-            for feature, leaves in zip(features, leaf_of, strict=True):
-                path = labels[start : start + len(feature.names)]
-                start += len(feature.names)
-                if path not in leaves:
-                    raise InputError(
-                        f"a record has no level of {feature.name!r} that the schema declares"
-                    )
-                codes.append(leaves[path])
-            if start != len(labels):
-                raise InputError(
-                    "a record has a label for every feature of the schema, in its order"
-                )
-            records.append(tuple(codes))
-        return tuple(records)
+            labels = {name: columns[name] for name in feature.names}
+            leaves.append(feature.locate_leaves(labels).tolist())
+        return tuple(zip(*leaves, strict=True))
 
     def label_records(self, records: Records) -> tuple[tuple[str, ...], ...]:
         """Return records with their labels."""

@@ -27,7 +27,6 @@ from semidp.promise.guarantee import Scope
 from semidp.promise.mechanisms.canonical_cell import CellSpace
 from semidp.promise.mechanisms.exponential import ExponentialMechanism
 from semidp.promise.mechanisms.mechanism import Mechanism
-from semidp.promise.schema.features import Feature
 from semidp.promise.schema.margins import Counts, View, list_axes
 from semidp.promise.schema.schema import Table
 from semidp.promise.sensitivity.described_moves import (
@@ -427,7 +426,8 @@ class _Dataset:
                 values = np.array(columns[feature.name], dtype=object)
                 parts.append(feature.codes(values).tolist())
             else:
-                parts.append(_leaves(feature, columns, name))
+                texts = {depth: list(map(str, columns[depth])) for depth in feature.names}
+                parts.append(feature.locate_leaves(texts).tolist())
         for column in plan.outcomes:
             parts.append([_number(value, column, name) for value in columns[column]])
         return cls(name, columns, tuple(zip(*parts, strict=True)))
@@ -456,20 +456,6 @@ class _Dataset:
                     f"the {self.name} dataset of the pair has other totals of {margin} than the"
                     " release publishes: give two datasets with the published totals"
                 )
-
-
-def _leaves(feature: Feature, columns: Mapping[str, list[Any]], name: str) -> list[int]:
-    """Leaf of every record in a nested feature, from the columns of its depths."""
-    leaves = {path: leaf for leaf, path in enumerate(feature.paths())}
-    depths = [map(str, columns[depth]) for depth in feature.names]
-    paths = zip(*depths, strict=True)
-    places = [leaves.get(path, -1) for path in paths]
-    if -1 in places:
-        raise DataError(
-            f"the {name} dataset of the pair has a value of {feature.name!r} that the release does"
-            " not know"
-        )
-    return places
 
 
 def _number(value: Any, column: str, name: str) -> float:
