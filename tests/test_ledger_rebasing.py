@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import semidp
 from semidp import Budget, Feature, Schema, Table
 from semidp.assess.adjacent_datasets import ListedExchanges, datasets, is_adjacent
 from semidp.cli import run as command
@@ -473,3 +474,33 @@ def test_an_exchange_charge_without_its_query_holds_for_its_own_exact_statistics
     with pytest.raises(Refused, match="does not add up with the others"):
         charge(book, exchange_mechanism(["sex", "ill"], ["sex", "ill"], "1/3"))
     assert len(book.account().charges) == 1
+
+
+def test_totals_of_one_ward_do_not_lower_the_charge_of_another(tmp_path: Path) -> None:
+    """Two wards of four people each. Among the people of one, with the counts of a exact, two may
+    change a table of a and b by 8; that b is exact in the other ward forbids none of it.
+    """
+    people = {"ward": [*"11112222"], "a": [*"xxyyxxyy"], "b": [*"pqpqpqpq"]}
+    cells = list(itertools.product("xy", "pq"))
+    fours = list(itertools.combinations_with_replacement(cells, 4))
+    same_totals = [four for four in fours if sum(a == "x" for a, _ in four) == 2]
+    moves = []
+    for one, other in itertools.product(same_totals, repeat=2):
+        differences = [one.count(cell) - other.count(cell) for cell in cells]
+        if sum(map(abs, differences)) <= 2 * 2:
+            moves.append(sum(difference**2 for difference in differences))
+    settings: dict[str, Any] = {"levels": {"a": "xy", "b": "pq"}, "read_as": {"ward": "text"}}
+    book = Ledger.create(tmp_path / "ledger.json", Budget.zcdp(9))
+    settings |= {"ledger": book, "rho": 1}
+    request = semidp.table("a", "b")
+    done = semidp.release(people, request, where="ward = '1'", exact="a", **settings)
+    assert max(moves) / (2 * float(done.results[0].noise.scale) ** 2) == total_rho(book) == 1
+    for condition in ("ward = '2'", "ward <> '3'"):
+        with pytest.raises(Refused, match="chosen by another condition"):
+            semidp.release(people, request, where=condition, exact=["a", "b"], **settings)
+    semidp.release(people, request, where="ward = '1'", exact="a", **settings)
+    assert total_rho(book) == 2
+    del settings["ledger"]
+    other = semidp.release(people, request, where="ward = '2'", exact=["a", "b"], **settings)
+    with pytest.raises(Refused, match="chose their records by different conditions"):
+        semidp.combine(done, other)

@@ -509,6 +509,8 @@ def charge_ledger(
     if prepared.later is not None:
         # The query of the second phase is not known yet.
         records.append({"query": None})
+    if plan.where is not None:
+        records = [{**record, "where": plan.where} for record in records]
     return ledger.charge(
         prepared.guarantee, label or charge_label(plan), records, session, plan.period
     )

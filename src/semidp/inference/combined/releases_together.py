@@ -96,6 +96,11 @@ def combine_releases(releases: Iterable[_R]) -> _R:
             "these releases are about different periods, and so about other records: compare them"
             " with change"
         )
+    if len({release.plan.where for release in sources}) > 1:
+        raise Refused(
+            "these releases chose their records by different conditions, and so are not about the"
+            " same records"
+        )
     combination = build_combination(sources)
     has_tables = any(release.tables for release in sources)
     tables = combination.tables() if has_tables else ()

@@ -46,7 +46,8 @@ class Charge(Encodable):
         What the guarantee is about.
     measured
         For each measurement its query and the distribution and scale of its noise
-        (`Mechanism.record`): enough to find its curve under other exact statistics.
+        (`Mechanism.record`): enough to find its curve under other exact statistics. Also the
+        condition by which its records were chosen, if there was one.
     head
         The hash of this entry and of all before it.
     counted
@@ -258,6 +259,12 @@ class Account:
                 f"this ledger adds up guarantees for {self.adjacency}, and the new one is for"
                 f" {adjacency}: ball and exchange are two promises and are not added up; ask"
                 " for the ledger's adjacency, or use another ledger"
+            )
+        conditions = {part.get("where") for one in (*self.charges, charge) for part in one.measured}
+        if len(conditions) > 1:
+            raise Refused(
+                "this ledger holds releases whose records were chosen by another condition, so that"
+                " the new one is not about the same records: use another ledger"
             )
         union = self.dataspace.union(dataspace)
         if union is None:
