@@ -98,6 +98,8 @@ def test_nothing_is_claimed_of_other_datasets_than_were_promised(tmp_path):
     done = sd.run(plan_with(["sex"]), people(), SeededRandomness(1))
     assert done.other_adjacency_guarantee is None
     assert done.also_known()[0] == {}
+    prepared = sd.prepare(plan_with(["sex"]), people())
+    assert prepared.other_adjacency_guarantee is prepared.naive_tradeoff is None
     with pytest.raises(Refused, match="the bins of these microdata follow from noise"):
         done.under([])
     plan = Plan([TableRequest(["job", "sex"], Budget.zcdp(1))], ["job"], FEATURES)

@@ -277,6 +277,8 @@ class Prepared:
         """What the noise would seem to guarantee for one record if the exact totals were
         ignored.
         """
+        if self.later is not None:
+            return None
         return naive_tradeoff(self.scope.dataspace, map(naive_record_tradeoff, self.mechanisms))
 
 
