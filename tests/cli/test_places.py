@@ -586,3 +586,22 @@ def test_an_interrupt_during_any_import_ends_with_130(
     assert (done.returncode, done.stdout) == (130, "")
     assert done.stderr == "semidp: interrupted; no release was written\n"
     assert not (site / "release").exists()
+
+
+def test_links_that_lead_to_each_other_are_refused_in_a_sentence(
+    here: Semidp, people: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "circle").symlink_to("circle")
+    released(here, people, "--out", "out")
+    for words in (
+        ("release", "people.csv", *WORDS, "--ledger", "circle", "--out", "o"),
+        ("release", "people.csv", *WORDS, "--out", "circle/o"),
+        ("release", "circle", *WORDS, "--out", "o"),
+        ("ledger", "circle", "--rho", "1"),
+        ("synthesize", "out", "--out", "circle/o.csv"),
+        ("microdata", "people.csv", "--mu", "1", "--out", "circle/o.csv"),
+        ("show", "circle"),
+        ("change", "circle", "circle"),
+    ):
+        assert one_sentence(here(*words))
+    assert sorted(os.listdir(tmp_path)) == ["circle", "out", "people.csv"]

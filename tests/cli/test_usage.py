@@ -48,6 +48,7 @@ def test_numbers_of_other_commands_are_named_alike(here: Semidp) -> None:
         here("explore", "people.csv", "--port", "70000")
     )
     assert "--draws takes a whole number;" in one_sentence(here("intervals", "x", "--draws", "x"))
+    assert "--seconds takes a number;" in one_sentence(here("synthesize", "x", "--seconds", "x"))
 
 
 def test_a_text_with_dashes_can_still_be_given(here: Semidp, tmp_path: Path) -> None:

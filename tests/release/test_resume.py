@@ -118,6 +118,10 @@ def test_what_fails_after_the_charge_is_finished_by_a_command(
     listed = capsys.readouterr().out
     assert f"semidp resume {here / 'release'} finishes it" in listed
     assert f"semidp discard {here / 'release'} writes it off" in listed
+    moved = Path("ledger.json").rename("moved.json")
+    assert command(["resume", "release"]) == 2
+    assert "ledger.json was moved: say where it is, with --ledger" in capsys.readouterr().err
+    moved.rename("ledger.json")
     assert command(["resume", "release"]) == 0
     assert charges() == 1
     assert not is_unfinished("release")

@@ -74,6 +74,8 @@ def _reword_error(error: typer.TyperException) -> str:
     said = str(getattr(error, "message", ""))
     if parameter is not None and said.startswith(_NUMBERS):
         return f"{parameter.opts[0]} takes {_numbers(parameter)}"
+    if parameter is not None and said.startswith("Input should be a valid number"):
+        return f"{parameter.opts[0]} takes a number"
     return sentence.replace("Value error, ", "")
 
 

@@ -38,7 +38,7 @@ from semidp.promise.accounting.ledger import Ledger
 from semidp.promise.accounting.periods import Attendance
 from semidp.promise.accounting.series import Series, SeriesAccount
 from semidp.promise.exact import format_rounded_up, plain
-from semidp.promise.files import replace_file
+from semidp.promise.files import real_path, replace_file
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.tradeoff.budget import Budget
 from semidp.promise.tradeoff.function import Tradeoff
@@ -290,7 +290,7 @@ def change(
     not about a population. It costs no privacy.
     """
     check_picture(picture)
-    if len({folder.resolve() for folder in releases}) < len(releases):
+    if len({real_path(folder) for folder in releases}) < len(releases):
         raise InputError("a release is named twice: name one of each period")
     loaded = [load_consistent(Release, folder) for folder in releases]
     called = None if names is None else names.split(",")

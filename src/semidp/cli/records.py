@@ -33,7 +33,7 @@ from semidp.inference.records.record_writing import save_linked_records, written
 from semidp.inference.records.synthetic import about_file, check_records, numbered_files
 from semidp.present.release import Release
 from semidp.promise.exact import count_noun, list_some
-from semidp.promise.files import plain_errors
+from semidp.promise.files import plain_errors, real_path
 from semidp.publish.folders import check_place
 from semidp.publish.plan_settings import (
     build_microdata_plan,
@@ -90,7 +90,7 @@ def synthesize(
     """
     if out is None:
         raise InputError("say where to write the records: --out people.csv")
-    if folder.resolve() in out.resolve().parents:
+    if real_path(folder) in real_path(out).parents:
         raise InputError(
             "a release is read again as it was written: choose an --out outside of its folder"
         )
@@ -144,7 +144,7 @@ def _write_linked(
     """Write members and units of a release of linked tables, two files that a column links."""
     if files != 1:
         raise InputError("linked records are written once: leave --files out")
-    if folder.resolve() in paths[1].resolve().parents:
+    if real_path(folder) in real_path(paths[1]).parents:
         raise InputError(
             "a release is read again as it was written: choose a --units-out outside of its folder"
         )
@@ -300,7 +300,7 @@ def microdata(
     if out is None:
         raise InputError("say where to write the records: --out people_synthetic.csv")
     folder = out.with_name(f"{out.stem}_release") if release is None else release
-    if folder.resolve() in (out.resolve(), *out.resolve().parents):
+    if real_path(folder) in (real_path(out), *real_path(out).parents):
         raise InputError(
             "a release is read again as it was written: choose an --out outside of its folder"
         )

@@ -411,6 +411,8 @@ def _find_ledger(noted: Any, said: dict[str, Any], given: Path | None) -> Path |
     path = said.get("ledger")
     if path is None:
         raise InputError("the release was begun with a ledger: give it, with --ledger FILE")
+    if not os.path.lexists(path):
+        raise InputError(f"the ledger {path} was moved: say where it is, with --ledger FILE")
     return Path(path)
 
 

@@ -64,7 +64,7 @@ from semidp.inference.noisy_files import (
     read_nation,
     read_state,
 )
-from semidp.promise.files import replace_file
+from semidp.promise.files import real_path, replace_file
 from semidp.promise.progress import Progress, silent
 from semidp.publish.folders import lasting_folder
 from semidp.publish.written_values import check_level
@@ -427,7 +427,7 @@ class CensusTask:
         rows = self.areas.rows if self.areas is not None else ()
         parts = [
             # one folder by another relative path is the same task
-            str(Path(self.folder).resolve()),
+            str(real_path(self.folder)),
             rows,
             self.levels,
             sorted(self.totals.items()),

@@ -255,6 +255,14 @@ def link(source: Path, target: Path) -> None:
             raise
 
 
+def real_path(path: str | Path) -> Path:
+    """Return where a path leads, through links; links that lead to each other are an error later.
+
+    (`Path.resolve` raises a `RuntimeError` there.)
+    """
+    return Path(os.path.realpath(path))
+
+
 def may_exist(path: Path) -> bool:
     """Whether something is at a path, as far as the system tells: an error does not prove that
     nothing is.

@@ -14,6 +14,7 @@ session and the digest of what it measured, so no copy of an unfinished run draw
 import contextlib
 import hashlib
 import json
+import os
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -25,7 +26,7 @@ from semidp.errors import InputError, SemidpError
 from semidp.promise.accounting.account import Account, Charge, state_guarantee
 from semidp.promise.accounting.periods import EXAMPLES, Periods
 from semidp.promise.accounting.series import Series, SeriesAccount
-from semidp.promise.files import hold_lock, replace_file
+from semidp.promise.files import hold_lock, real_path, replace_file
 from semidp.promise.guarantee import Guarantee, read_document, space_document, space_from
 from semidp.promise.spaces.adjacency import Adjacency
 from semidp.promise.spaces.dataspace import Datasets
@@ -109,7 +110,7 @@ class Ledger:
         self._recorded: set[str] = set()
         # A link to a ledger is that ledger: it must share its lock, and a charge must not replace
         # the link by a copy.
-        self.path = Path(path).resolve()
+        self.path = real_path(path)
         if not self.path.exists():
             raise InputError(
                 f"there is no ledger at {path}: create it once with its budget, by"
@@ -140,7 +141,7 @@ class Ledger:
             Releases of several periods, each about its own data: what is declared of all of them.
             The budget is then what one person may lose over all periods.
         """
-        path = Path(path).resolve()
+        path = real_path(path)
         if series is not None:
             if dataspace is not None:
                 raise InputError("a series declares its exact totals, and takes no dataspace")
@@ -148,7 +149,7 @@ class Ledger:
         if (dataspace is None) != (adjacency is None):
             raise InputError("give a ledger both a dataspace and an adjacency, or neither")
         # checked before the lock, too: its file would stay next to a file that is not a ledger
-        if path.exists():
+        if os.path.lexists(path):
             raise InputError(f"{path} already exists: a ledger is never overwritten")
         with _hold_lock(path):
             if path.exists():
