@@ -35,7 +35,6 @@ from semidp.publish.sources.contract import (
     Key,
     Measure,
     Records,
-    batches,
     grouping_sets,
     quietly,
     whole_totals,
@@ -195,47 +194,31 @@ class DuckRecords(Records):
     def encode_records(self, keys: Sequence[Key], limits: Sequence[int], most: int) -> Coded | None:
         """Code the values of columns in memory, one after the other; see the contract.
 
-        Values are identified by their text, so equal texts get equal codes. Columns that do
-        not fit in `most` bytes are not coded.
+        Values are identified by their text, so equal texts get equal codes. Columns that have
+        more values than their limits, or do not fit in `most` bytes, are not coded.
         """
         unbinned = [key.column for key in keys if key.edges is None]
         if not all(is_plain(self._types[column]) for column in unbinned):
             return None
+        # all keys from one reading: a CSV file is parsed anew for every query
+        lists, names, selected = ["count(*)"], ["n"], ["n"]
+        for place, (key, most_values) in enumerate(zip(keys, limits, strict=True)):
+            column = self._key(key)
+            pair = f"{{'value': {column}, 'text': CAST({column} AS VARCHAR)}}"
+            lists.append(f"list(DISTINCT {pair})")
+            names.append(f"v{place}")
+            selected.append(f"CASE WHEN len(v{place}) <= {most_values} THEN v{place} END")
+        found = f"(SELECT {', '.join(lists)} FROM {self._view}) AS found({', '.join(names)})"
+        ((n, *pairs_by_key),) = self._rows(f"SELECT {', '.join(selected)} FROM {found}")
+        if n and None in pairs_by_key:
+            return None
         values: list[list[Any]] = []
         texts: list[list[str]] = []
-        n = 0
-        for batch in batches([[key] for key in keys]):
-            raw = [self._key(keys[number]) for number in batch]
-            selected: list[str] = []
-            pairs: list[list[int]] = []
-            # each key stands before its text, and both are grouped by together
-            for column in raw:
-                pairs.append([len(selected), len(selected) + 1])
-                selected += [column, f"CAST({column} AS VARCHAR)"]
-            limit = sum(limits[number] for number in batch) + 1
-            rows = self._grouping(selected, pairs, ("count(*)", "0"), limit)
-            if len(rows) == limit:
-                return None
-            everything = (1 << len(selected)) - 1
-            place_of_mask: dict[int, int] = {}
-            by_place: list[dict[str | None, Any]] = []
-            for place in range(len(batch)):
-                place_of_mask[everything - (3 << 2 * place)] = place
-                by_place.append({})
-            for absent, *row in rows:
-                place = place_of_mask[int(absent)]
-                value, text = row[2 * place : 2 * place + 2]
-                by_place[place][text] = value
-                # every key has all records: they are counted along the first alone
-                if place == batch[0] == 0:
-                    n += row[-2]
-            for by_text in by_place:
-                key_texts = [text for text in by_text if text is not None]
-                texts.append(key_texts)
-                key_values = [by_text[text] for text in key_texts]
-                if None in by_text:
-                    key_values.append(by_text[None])
-                values.append(key_values)
+        for pairs in pairs_by_key:
+            by_text = {pair["text"]: pair["value"] for pair in pairs or ()}
+            missing = [by_text.pop(None)] if None in by_text else []
+            texts.append([*by_text])
+            values.append([*by_text.values(), *missing])
         widths = [_code_bytes(len(key_texts)) for key_texts in texts]
         if n * sum(widths) > most:
             return None
