@@ -66,6 +66,10 @@ _UNCHECKED = (
     "That the releases are of the same records was checked by their number, their levels and their"
     " exact totals alone."
 )
+_FIXED_BEFORE = (
+    "The guarantee of all together is for budgets that were fixed in advance: if results decided a"
+    " later budget, the budget of their ledger is what holds."
+)
 _BELIEVED = {"created", "versions", "combination"}
 
 _combinations: "WeakKeyDictionary[ReleaseValue, SeveralReleases]" = WeakKeyDictionary()
@@ -267,13 +271,13 @@ def _guarantee(combination: SeveralReleases) -> tuple[Guarantee | None, tuple[st
         return None, (f"No guarantee of all releases together is stated: {differ}.",)
     try:
         if isinstance(combination, LinkedCombination):
-            return combination.guarantee(), ()
+            return combination.guarantee(), (_FIXED_BEFORE,)
         for number, release in enumerate(releases, 1):
             records = [mechanism.record() for mechanism in release.mechanisms]
-            # of microdata no query counts but that of every bins which noise could have made
+            # Of microdata no query is known: other noise would have made other bins.
             records += [{"query": None}] * has_noisy_bins(release.plan)
             charges.append((release.guarantee, f"release {number}", records))
-        return compose_releases(charges), ()
+        return compose_releases(charges), (_FIXED_BEFORE,)
     except (Refused, AdjacencyUnknown) as reason:
         return None, (f"No guarantee of all releases together is stated: {reason}.",)
 
