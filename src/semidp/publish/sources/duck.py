@@ -188,8 +188,14 @@ class DuckRecords(Records):
         self, keys: Sequence[Key], sets: Sequence[Sequence[int]], measure: Measure, limit: int
     ) -> list[tuple[Any, ...]]:
         """Group by several sets of keys; see the contract."""
-        columns = [self._key(key) for key in keys]
-        return self._grouping(columns, sets, self._measure(measure), limit)
+        # longer than any name, so it hides none
+        aside = "_" * (1 + max(map(len, self._types)))
+        names = [f"{aside}{place}" for place in range(len(keys))]
+        absent, parts = grouping_sets(names, sets)
+        columns = ", ".join(_alias_columns([self._key(key) for key in keys], names))
+        records = f"SELECT {columns}, * FROM {self._view}"
+        listed = ", ".join([absent, *names, *self._measure(measure)])
+        return self._rows(f"SELECT {listed} FROM ({records}) GROUP BY {parts} LIMIT {limit}")
 
     def encode_records(self, keys: Sequence[Key], limits: Sequence[int], most: int) -> Coded | None:
         """Code the values of columns in memory, one after the other; see the contract.
@@ -239,25 +245,6 @@ class DuckRecords(Records):
                 yield [columns[name] for name in names]
         finally:
             self._rows("DROP TABLE coded")
-
-    def _grouping(
-        self,
-        selected: Sequence[str],
-        sets: Sequence[Sequence[int]],
-        measure: tuple[str, str],
-        limit: int,
-    ) -> list[tuple[Any, ...]]:
-        """Return the groups of several sets of columns, before each which columns it lacks, as a
-        number in binary.
-        """
-        # longer than any name, so it hides none
-        aside = "_" * (1 + max(map(len, self._types)))
-        names = [f"{aside}{place}" for place in range(len(selected))]
-        absent, parts = grouping_sets(names, sets)
-        columns = ", ".join(_alias_columns(selected, names))
-        records = f"SELECT {columns}, * FROM {self._view}"
-        listed = ", ".join([absent, *names, *measure])
-        return self._rows(f"SELECT {listed} FROM ({records}) GROUP BY {parts} LIMIT {limit}")
 
     def occurrences(self, column: str) -> tuple[int, int, int]:
         """Count records, present values and distinct values; see the contract."""
