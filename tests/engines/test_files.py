@@ -297,6 +297,26 @@ def test_a_file_that_changes_between_two_questions_is_refused(
 
 
 @pytest.mark.parametrize(
+    ("encoding", "text", "message"),
+    [
+        ("latin-1", "sé,age\nf,1\nm\n", "records with more or fewer values"),
+        ("utf-16", "sé,age\nf,1\nm\n", "records with more or fewer values"),
+        ("utf-16", "sé,age\n\U0001f600,1\n", "could not be read in utf-16: save it as UTF-8"),
+    ],
+)
+def test_an_encoding_that_was_said_is_not_asked_for(
+    tmp_path: Path, refused: Refused, encoding: str, text: str, message: str
+) -> None:
+    (tmp_path / "a.csv").write_bytes(text.encode(encoding))
+    with (
+        pytest.raises(DataError) as caught,
+        open_source(tmp_path / "a.csv", encoding=encoding) as source,
+    ):
+        source.levels("age")
+    refused(caught.value, message)
+
+
+@pytest.mark.parametrize(
     ("name", "content", "message"),
     [
         (

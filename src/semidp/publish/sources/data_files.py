@@ -133,7 +133,7 @@ def read_stamp(file: str) -> tuple[int, ...]:
     return ()
 
 
-def diagnose_csv(file: str) -> str | None:
+def diagnose_csv(file: str, encoding: str | None = None) -> str | None:
     """Say why a CSV file cannot be read, if that can be seen: its encoding, or its records.
 
     At most so many characters are examined. The content of a data file may not appear in
@@ -142,6 +142,8 @@ def diagnose_csv(file: str) -> str | None:
     if _SUFFIXES.get(_suffix(file)) != "CSV" or not os.path.exists(file):
         return None
     name = os.path.basename(file)
+    python, duck = encoding_names(encoding)
+    encoding = None if duck == "utf-8" else encoding
     try:
         with gzip.open(file) if file.lower().endswith(".gz") else open(file, "rb") as binary:
             start = binary.read(4096)
@@ -152,13 +154,18 @@ def diagnose_csv(file: str) -> str | None:
                 f"{name} is a workbook or an archive and no text, whatever its name says: save it"
                 " as CSV (UTF-8)"
             )
-        if (
+        if encoding is None and (
             start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
             or start.count(0) > len(start) // 4
         ):
             return f"{name} is text in UTF-16: save it as UTF-8, or say so (⟨encoding utf-16⟩)"
-        return _diagnose_ragged(file, name)
+        found = _diagnose_ragged(file, name, python)
+        if found is not None or encoding is None:
+            return found
+        return f"{name} could not be read in {encoding}: save it as UTF-8"
     except UnicodeDecodeError:
+        if encoding is not None:
+            return f"{name} holds text that is not {encoding}: save it as UTF-8"
         return (
             f"{name} holds text that is not UTF-8, but Latin-1 or Windows-1252 perhaps: save it as"
             " UTF-8, or say so (⟨encoding latin-1⟩ or windows-1252)"
@@ -169,12 +176,12 @@ def diagnose_csv(file: str) -> str | None:
         return None
 
 
-def _diagnose_ragged(file: str, name: str) -> str | None:
+def _diagnose_ragged(file: str, name: str, encoding: str) -> str | None:
     """Say so where a record has another number of values than the header has names, or ends
     differently than others.
     """
-    delimiter = detect_delimiter(file)
-    with _open_text(file) as text:
+    delimiter = detect_delimiter(file, encoding)
+    with _open_text(file, encoding) as text:
         lines = itertools.takewhile(bool, iter(lambda: text.readline(_LONGEST_LINE), ""))
         rows = csv.reader(itertools.islice(lines, _MOST_LINES), delimiter=delimiter, strict=True)
         names = next(rows)

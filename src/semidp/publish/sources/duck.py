@@ -92,8 +92,10 @@ class DuckRecords(Records):
         files: Sequence[str] = (),
         untyped: Collection[str] = (),
         condition: str = "true",
+        encoding: str | None = None,
     ) -> None:
         self._connection = connection
+        self._encoding = encoding
         self._view = "records"
         self._database = connection
         self.untyped_columns = frozenset(untyped)
@@ -304,7 +306,7 @@ class DuckRecords(Records):
 
     def _query_files(self, sql: str, fetch: Callable[[Any], Any]) -> Any:
         action = partial(run_query, self._connection, sql, fetch)
-        answer = read_or_explain([*self._files], FAILED, action)
+        answer = read_or_explain([*self._files], FAILED, action, self._encoding)
         changed = any(read_stamp(file) != stamp for file, stamp in self._files.items())
         if changed:
             raise DataError(
@@ -550,14 +552,19 @@ def run_query(connection: Any, sql: str, fetch: Callable[[Any], Any] = _fetch_ro
         raise
 
 
-def read_or_explain(files: Sequence[str], otherwise: str, action: Callable[[], Result]) -> Result:
+def read_or_explain(
+    files: Sequence[str],
+    otherwise: str,
+    action: Callable[[], Result],
+    encoding: str | None = None,
+) -> Result:
     """Return what `action` reads; if it fails, say which file has what problem, without quoting
     its content.
     """
 
     def explain_failure() -> DataError:
         for file in files:
-            trouble = diagnose_csv(file)
+            trouble = diagnose_csv(file, encoding)
             if trouble is not None:
                 return DataError(trouble)
         return DataError(otherwise)

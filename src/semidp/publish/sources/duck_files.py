@@ -79,6 +79,7 @@ def kept_records(
     untyped: Collection[str],
     declared: Mapping[str, str],
     files: Sequence[str] = (),
+    encoding: str | None = None,
 ) -> DuckRecords:
     """Return the records of the view `source` that `where` keeps.
 
@@ -92,8 +93,8 @@ def kept_records(
         Columns without a type, as those of CSV files.
     declared
         The declared types of columns.
-    files
-        The files that the view reads.
+    files, encoding
+        The files that the view reads, and their encoding where it was said.
     """
     with closed_on_error(connection):
         stored = stored_kinds(connection, "source", untyped)
@@ -101,7 +102,7 @@ def kept_records(
         writer = ExpressionWriter(DIALECTS["duckdb"], stored, declared)
         condition = writer.write_condition(tree)
         refuse_values(connection, "source", writer, files)
-        return DuckRecords(connection, files, untyped, condition)
+        return DuckRecords(connection, files, untyped, condition, encoding)
 
 
 def aggregated_columns(aggregates: Mapping[str, str], columns: Collection[str]) -> list[str]:
@@ -218,7 +219,7 @@ def records_of_files(
     if encoding is not None and kind != "CSV":
         raise InputError("an encoding is for CSV files: leave it out")
     trouble = f"{pattern} could not be read as {kind}: check that the file is whole"
-    read: Reading = partial(read_or_explain, files, trouble)
+    read: Reading = partial(read_or_explain, files, trouble, encoding=encoding)
     connection = connect()
     with closed_on_error(connection):
         confine(connection, files)
@@ -244,8 +245,8 @@ def records_of_files(
                 _refuse_empty(connection, kind, batch, options, pattern, read)
         untyped = source_columns(connection) if kind == "CSV" else folders
         if where is None:
-            return DuckRecords(connection, files, untyped)
-        return kept_records(connection, where, untyped, declared or {}, files)
+            return DuckRecords(connection, files, untyped, encoding=encoding)
+        return kept_records(connection, where, untyped, declared or {}, files, encoding)
 
 
 def _csv_header(
