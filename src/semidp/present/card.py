@@ -12,6 +12,7 @@ from attrs import frozen
 
 from semidp.present.report import sentences
 from semidp.promise.exact import format_rounded_up, number, plain
+from semidp.promise.spaces.dataspace import list_column_margins
 from semidp.promise.spaces.linked import LinkedDataspace
 from semidp.promise.tradeoff.polygons import Approximate
 from semidp.publish.recheck import Recheck
@@ -142,7 +143,7 @@ def describe_release(
     --------
     >>> import semidp
     >>> people = {"sex": [*"ffm"]}
-    >>> release = semidp.release(people, semidp.table("sex"), levels={"sex": "fm"}, mu=1)
+    >>> release = semidp.release(people, semidp.table("sex"), levels={"sex": ["f", "m"]}, mu=1)
     >>> card = describe_release(release, Recheck((), ()))
     >>> card.entry["privacy_loss"]["privacy_unit"], card.entry["basic"]["intended_use"]
     ('one person, taken to have one record', None)
@@ -350,7 +351,7 @@ def _variant(release: ReleaseFiles) -> str:
     scope = release.scope
     is_usual = (
         release.stated is not None
-        and not scope.dataspace.margins
+        and not list_column_margins(scope.dataspace)
         and scope.adjacency.a == 1
         and scope.protection is None
         and not scope.disclosures

@@ -17,7 +17,7 @@ from semidp.assess.disclosure.findings import (
 from semidp.assess.disclosure.published_counts import UNBOUNDED
 from semidp.promise.exact import count_noun, list_some
 from semidp.promise.guarantee import Scope
-from semidp.promise.spaces.dataspace import Dataspace
+from semidp.promise.spaces.dataspace import Dataspace, list_column_margins
 from semidp.promise.spaces.linked import LinkedDataspace
 from semidp.publish.plotting import ORANGE, Figure, drawing, flatten_table
 from semidp.publish.results.grids import Section
@@ -172,7 +172,7 @@ def review_totals(dataspace: Dataspace) -> Disclosure | None:
     """Return what exact totals give away, by quick work; None if nothing but the number of records
     is exact, or if they are too many.
     """
-    if not dataspace.margins or _are_many(dataspace):
+    if not list_column_margins(dataspace) or _are_many(dataspace):
         return None
     for totals, review in _reviewed:
         if totals is dataspace:

@@ -38,6 +38,7 @@ from semidp.promise.exact import count_noun, format_rounded_up, plain
 from semidp.promise.guarantee import Guarantee, Scope, attacker_sentence
 from semidp.promise.mechanisms.branch_noise import Cut
 from semidp.promise.mechanisms.mechanism import Mechanism
+from semidp.promise.schema.outcome import ALL_RECORDS
 from semidp.promise.sensitivity.query_space import QuerySpace
 from semidp.promise.spaces.adjacency import Adjacency
 from semidp.promise.spaces.dataspace import Margin
@@ -160,8 +161,8 @@ def comparison(plans: Sequence[Outlook]) -> list[tuple[str, list[str]]]:
 
 
 def _exact_text(document: Mapping[str, Any]) -> str:
-    margins = [" × ".join(names) for names in document["exact"]]
-    return "; ".join(margins) or "only n"
+    margins = [" × ".join(names) for names in document["exact"] if names != [ALL_RECORDS]]
+    return "; ".join(margins) or "only the number of records"
 
 
 def _forecast_rows(plans: Sequence[Outlook]) -> list[tuple[str, list[str]]]:

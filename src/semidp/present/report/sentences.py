@@ -10,7 +10,7 @@ from fractions import Fraction
 
 from semidp.promise.exact import count_noun, format_rounded_up, plain
 from semidp.promise.guarantee import Guarantee, Scope, attacker_sentence
-from semidp.promise.spaces.dataspace import Datasets, Dataspace
+from semidp.promise.spaces.dataspace import Datasets, Dataspace, list_column_margins
 from semidp.promise.spaces.linked import LinkedDataspace, Quarters, members_text
 from semidp.promise.spaces.protection import Protect, Protection
 from semidp.promise.tradeoff.budget import Budget
@@ -42,7 +42,7 @@ def exact_part(dataspace: Datasets, scope: Scope | None = None) -> list[str]:
         return [dataspace.summary()]
     if isinstance(dataspace, LinkedDataspace):
         return name_exact_facts(dataspace)
-    margins = [f"counts of {margin}" for margin in dataspace.margins]
+    margins = [f"counts of {margin}" for margin in list_column_margins(dataspace)]
     if scope is None or scope.protection is None:
         return [*margins, f"the number of records, {dataspace.n:,}"]
     return [
@@ -195,7 +195,7 @@ def why_heading(scope: Scope) -> str:
 def _has_exact_totals(scope: Scope) -> bool:
     """Whether totals of any kind of record are exact, beside their number."""
     public = scope.dataspace
-    return any(public.for_kind(kind).margins for kind in public.kinds)
+    return any(list_column_margins(public.for_kind(kind)) for kind in public.kinds)
 
 
 def explain_joint_moves(scope: Scope) -> list[str]:
@@ -204,10 +204,10 @@ def explain_joint_moves(scope: Scope) -> list[str]:
     if isinstance(scope.dataspace, LinkedDataspace):
         return explain_linked_promise(scope.dataspace)
     protection = scope.protection
-    if not scope.dataspace.margins and protection is not None:
+    if not list_column_margins(scope.dataspace) and protection is not None:
         kept = f"the numbers of {protection.records} and of {protection.units}"
         return [f"Only {kept} are published exactly, so {protection.who} can be different alone."]
-    if not scope.dataspace.margins:
+    if not list_column_margins(scope.dataspace):
         return ["Only the number of records is published exactly, so one record can change alone."]
     first = (
         "Suppose that one person's record alone had been different, in a feature with exact totals."

@@ -18,6 +18,7 @@ from attrs import evolve, field, frozen
 from semidp.errors import DataError, InputError, SchemaError
 from semidp.promise.schema.features import Feature
 from semidp.promise.schema.margins import Totals, maximal
+from semidp.promise.schema.outcome import ALL_RECORDS
 from semidp.promise.schema.schema import Schema, Table
 
 RECORD = "record"
@@ -273,6 +274,11 @@ def require_counts(dataspace: Datasets) -> "Dataspace":
             "a dataspace that is only described has no counts: give its schema and margins"
         )
     return dataspace
+
+
+def list_column_margins(dataspace: Datasets) -> list[Margin]:
+    """Return the margins of columns of the data: that of all records says n alone."""
+    return [margin for margin in dataspace.margins if margin != Margin(ALL_RECORDS)]
 
 
 @frozen(slots=False, eq=False, repr=False)
@@ -587,7 +593,7 @@ class Dataspace(Datasets):
 
     def summary(self) -> str:
         """Say in a few words what is published."""
-        return ", ".join(str(margin) for margin in self.margins) or "the number of records"
+        return ", ".join(map(str, list_column_margins(self))) or "the number of records"
 
     @cached_property
     def _values(self) -> list[tuple[list[str], list[int]]]:

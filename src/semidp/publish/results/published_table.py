@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from semidp.errors import InputError
 from semidp.promise.exact import count_noun
 from semidp.promise.guarantee import Scope
+from semidp.promise.schema.outcome import ALL_RECORDS
 from semidp.promise.schema.schema import Schema, Table
 from semidp.promise.spaces.dataspace import RECORD, Dataspace
 from semidp.promise.spaces.linked import MEMBER, UNIT
@@ -419,6 +420,8 @@ def exact_totals(dataspace: Dataspace, stems: Iterable[str] = ()) -> Iterator[Ex
     taken = {stem.casefold() for stem in stems}
     for kind in dataspace.kinds:
         for table in dataspace.for_kind(kind).totals:
+            if table.schema.names == (ALL_RECORDS,):  # n alone
+                continue
             whose = ("units",) if kind == UNIT else ()
             plain = file_stem(("exact", *whose, *table.schema.names))[:_LONGEST]
             stem, number = plain, 1

@@ -47,9 +47,9 @@ from semidp.publish.statistics.outcomes.groups import (
     faint_estimates,
     faint_reason,
     grid_fact,
+    groups_text,
     interval_columns,
     interval_paragraphs,
-    set_text,
     statistic_text,
 )
 from semidp.publish.statistics.outcomes.noise_law import COARSE, Intervals, each_level, half_widths
@@ -350,9 +350,9 @@ def publish_answers(request: "AnsweredRequest", found: AnsweredSums) -> Publishe
     for number, block in enumerate(request.by):
         intervals.append(every(block, level, simultaneous))
         sheets.append(_sheet(request, found, number, statistic(block), intervals[-1]))
-    sets = ", ".join(map(set_text, request.by))
+    groups = groups_text(request.by)
     sentences = Sentences(
-        title=f"{statistic_text(request)} by {sets}, of those who answered, and how many did",
+        title=f"{statistic_text(request)} {groups}, of those who answered, and how many did",
         noise=f"{scale} in each sum",
         paragraphs=_paragraphs(request, found, scale, intervals[0]),
         further=grid_fact(request.outcome),
@@ -380,7 +380,7 @@ def _sheet(
     values, errors = estimates.values, estimates.standard_errors
     # Where there is no mean at all, noise dominates, too.
     faint = faint_estimates(request, values, errors) | ~np.isfinite(values)
-    what = f"{statistic_text(request)} by {set_text(request.by[number])}"
+    what = f"{statistic_text(request)} {groups_text(request.by[number : number + 1])}"
     return Sheet(
         name=request.file_stems[number],
         role_columns=(

@@ -44,6 +44,7 @@ from semidp.publish.statistics.outcomes.groups import (
     clipped_text,
     count_column,
     group_values,
+    groups_text,
     interval_columns,
     interval_paragraphs,
     outcome_values,
@@ -51,7 +52,6 @@ from semidp.publish.statistics.outcomes.groups import (
     quantiles_text,
     read_groups,
     read_outcome,
-    set_text,
     whose,
 )
 from semidp.publish.statistics.outcomes.noise_law import About, Confidence, Intervals
@@ -196,9 +196,9 @@ def publish_quantiles(request: "QuantileRequest", found: GroupQuantiles) -> Publ
     if rank_error is not None:
         how += f", {ranks_text(rank_error)}"
     named = quantiles_text(request.outcome.column, request.probabilities)
-    sets = " and by ".join(map(set_text, request.shown_sets))
+    groups = groups_text(request.shown_sets, " and by ")
     sentences = Sentences(
-        title=f"{named} by {sets}{whose(request)}",
+        title=f"{named} {groups}{whose(request)}",
         noise="exact choices",
         mechanism=mechanism.name if mechanism.space.is_zero else how,
         paragraphs=_paragraphs(request, found, law, rank_error),
@@ -250,7 +250,7 @@ def _sheet(
     ]
     shown = request.shown_sets[number]
     named = quantiles_text(request.outcome.column, request.probabilities)
-    what = f"{named} by {set_text(shown)}{whose(request)}"
+    what = f"{named} {groups_text([shown])}{whose(request)}"
     faint = np.zeros(len(counts), dtype=bool)
     if rank_error is not None:
         # 95% of choices lie within no less than half of the records of such a group.

@@ -51,6 +51,7 @@ from semidp.publish.statistics.outcomes.groups import (
     faint_reason,
     grid_fact,
     group_values,
+    groups_text,
     interval_columns,
     interval_paragraphs,
     outcome_values,
@@ -58,7 +59,6 @@ from semidp.publish.statistics.outcomes.groups import (
     read_confidence,
     read_groups,
     read_outcome,
-    set_text,
     statistic_text,
     whose,
 )
@@ -91,10 +91,9 @@ def publish_groups(request: "GroupRequest", found: GroupSums) -> PublishedStatis
         sheets.append(_estimates_sheet(request, found, number, part, intervals[number], numbers))
     if request.confidence.differences:
         sheets += [_differences_sheet(request, found, number) for number in range(len(request.by))]
-    sets = ", ".join(map(set_text, request.shown_sets))
     coarse = _grid_warning(request, estimates)
     sentences = Sentences(
-        title=f"{statistic_text(request)} by {sets}{whose(request)}",
+        title=f"{statistic_text(request)} {groups_text(request.shown_sets)}{whose(request)}",
         noise=f"scale {_scale(found)} in each sum",
         paragraphs=(
             *_measured_paragraphs(request, found),
@@ -128,7 +127,8 @@ def _estimates_sheet(
     noisy: NDArray[np.int64],
 ) -> Sheet:
     name = str(request.statistic)
-    what = f"{statistic_text(request)} by {set_text(request.shown_sets[number])}{whose(request)}"
+    groups = groups_text(request.shown_sets[number : number + 1])
+    what = f"{statistic_text(request)} {groups}{whose(request)}"
     values, errors = estimates.values, estimates.standard_errors
     return Sheet(
         name=request.file_stems[number],
@@ -152,7 +152,8 @@ def _differences_sheet(request: "GroupRequest", found: GroupSums, number: int) -
     """The differences of each two groups of a set, the first less the second."""
     block = request.by[number]
     intervals = _requested_intervals(found.difference_intervals, block, request)
-    what = f"{statistic_text(request)} by {set_text(request.shown_sets[number])}{whose(request)}"
+    groups = groups_text(request.shown_sets[number : number + 1])
+    what = f"{statistic_text(request)} {groups}{whose(request)}"
     meaning = "the estimate of the first group less that of the second"
     return Sheet(
         name=f"{request.file_stems[number]}-differences",
@@ -233,7 +234,7 @@ def _comparison_paragraphs(
     """Say whether the groups differ, and what the intervals are about."""
     # One group with records has nothing to be compared with.
     paragraphs = [
-        _difference_text(set_text(by), comparison)
+        _difference_text(groups_text([by]), comparison)
         for by, comparison in zip(request.shown_sets, comparisons, strict=True)
         if comparison.degrees
     ]
@@ -269,7 +270,7 @@ def _difference_text(by: str, comparison: Comparison) -> str:
     p_text = p_value_text(comparison.p_value, 3, "= ")
     # The meaning of p first: Q and its degrees of freedom are for those who ask for them.
     return (
-        f"Do the means by {by} differ by more than {explain}? p {p_text}: with"
+        f"Do the means {by} differ by more than {explain}? p {p_text}: with"
         f" equal true means they would differ this much in a share p of all cases.{unsampled} For"
         f" specialists: Q = {comparison.statistic:.4g} with {comparison.degrees} {plural} of"
         f" freedom{against}."

@@ -36,10 +36,10 @@ from semidp.publish.statistics.outcomes.groups import (
     answered_text,
     clipped_text,
     count_column,
+    groups_text,
     interval_columns,
     quantile_heading,
     quantiles_text,
-    set_text,
     whose,
 )
 from semidp.publish.statistics.outcomes.noise_law import LEVEL, Intervals, entry_noise_law
@@ -587,11 +587,11 @@ def publish_distribution(
 
 def distribution_title(request: "DistributionRequest") -> str:
     """Name distributions of groups: the distribution of score by school."""
-    sets = " and by ".join(map(set_text, request.shown_sets)) + whose(request)
+    groups = groups_text(request.shown_sets, " and by ") + whose(request)
     column = request.outcome.column
     if request.answers is None:
-        return f"distribution of {column} by {sets}"
-    return f"{quantiles_text(column, request.probabilities)} by {sets}, read off its distribution"
+        return f"distribution of {column} {groups}"
+    return f"{quantiles_text(column, request.probabilities)} {groups}, read off its distribution"
 
 
 def cut_places(request: "DistributionRequest") -> Floats:
@@ -634,8 +634,8 @@ def distribution_sheets(
         curves = _curves(found, place, sizes)
         end = start + len(groups)
         labels = [group for group in groups for _ in cuts]
-        by = set_text(request.shown_sets[place])
-        what = f"distribution of {request.outcome.column} by {by}{whose(request)}"
+        groups_named = groups_text(request.shown_sets[place : place + 1])
+        what = f"distribution of {request.outcome.column} {groups_named}{whose(request)}"
         curves_file, listed_file = request.file_pair(place)
         listing = "quantiles and shares below lines" if request.lines else "quantiles"
         sheets.append(
@@ -676,7 +676,7 @@ def distribution_sheets(
                 caption=f"The share of records below each value, of {which}. The shade is the band"
                 " that holds the whole curve. Values with hardly any record are left out at both"
                 " ends.",
-                label=f"Distribution of {request.outcome.column} by {by}, with bands",
+                label=f"Distribution of {request.outcome.column} {groups_named}, with bands",
             )
         )
         start = end

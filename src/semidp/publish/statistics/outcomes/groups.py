@@ -500,13 +500,17 @@ def answered_text(request: GroupedRequest) -> list[str]:
     ]
 
 
-def set_text(by: Margin) -> str:
-    """Name a set of groups: school and year.
+def groups_text(sets: Sequence[Margin], joint: str = ", ") -> str:
+    """Name the groups of a statistic.
 
-    >>> set_text(Margin("school", "year"))
-    'school and year'
+    >>> groups_text([Margin("school", "year"), Margin("sex")], " and by ")
+    'by school and year and by sex'
+    >>> groups_text([Margin(ALL_RECORDS)])
+    'over all records'
     """
-    return " and ".join(by.names)
+    if tuple(sets) == (Margin(ALL_RECORDS),):
+        return f"over {ALL_RECORDS}"
+    return f"by {joint.join(' and '.join(by.names) for by in sets)}"
 
 
 def quantile_heading(name: str) -> str:
