@@ -178,6 +178,8 @@ def test_a_whole_budget_is_not_shared(here: Semidp, tmp_path: Path) -> None:
             'invariant = ["sex"]',
             "a plan has no key 'invariant' (did you mean 'invariants'?): its keys are",
         ),
+        ('exact = ["sex"]', "a plan has no key 'exact': write invariants (docs/plan.md)"),
+        ("bins = [0, 18]", "a plan has no key 'bins': write [[feature]] bins (docs/plan.md)"),
         ("report_detla = 1e-6", "a plan has no key 'report_detla' (did you mean 'report_delta'?)"),
         ('[[tables]]\nfeatures = ["sex"]', "a plan has no key 'tables' (did you mean 'table'?)"),
         (

@@ -682,9 +682,16 @@ def split_plan_file(
 
     >>> split_plan_file({"count": "people", "title": "Health"}, Path("."))
     ({'count': 'people'}, {'title': 'Health'})
+    >>> split_plan_file({"exact": ["sex"]}, Path("."))
+    Traceback (most recent call last):
+    semidp.errors.InputError: a plan has no key 'exact': write invariants (docs/plan.md)
     """
     rows = list_file_settings()
     plan = {key: value for key, value in document.items() if key not in rows}
+    for name, row in list_settings().items():
+        in_plan = str(row.key)
+        if name in plan and in_plan.partition(" ")[0].strip("[]") not in ("", name):
+            raise InputError(f"a plan has no key {name!r}: write {in_plan} (docs/plan.md)")
     held = {
         key: _check_held(rows[key], value, folder) for key, value in document.items() if key in rows
     }
