@@ -120,7 +120,8 @@ def __getattr__(name: str) -> object:
 
     place = _ELSEWHERE.get(name)
     for door in (promise, publish, inference, assess):
-        if place is None and name in door.__all__:
-            place = f"{door.__name__}.{name}"
+        names = {each.lower(): each for each in door.__all__}
+        if place is None and name.lower() in names:
+            place = f"{door.__name__}.{names[name.lower()]}"
     hint = did_you_mean(name, __all__) if place is None else f": use {place}"
     raise AttributeError(f"semidp has no {name!r}{hint}")

@@ -33,7 +33,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     if len(word) > _LONGEST_WORD:
         return ""
     names = {name.lower(): name for name in known}
-    close = difflib.get_close_matches(word.lower(), names, n=1)
+    close = difflib.get_close_matches(word.lower(), names, n=1, cutoff=0.7)
     return f" (did you mean {names[close[0]]!r}?)" if close else ""
 
 
