@@ -283,6 +283,28 @@ def test_honest_folders_are_confirmed(tmp_path: Path, words: str) -> None:
     assert verdict_of(make_release(tmp_path, words), 0.01) == "confirmed"
 
 
+def test_what_file_browsers_leave_is_ignored_by_name(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = make_release(tmp_path, TWO_TABLES.removesuffix(" --write"))
+    for name in (".DS_Store", "Thumbs.db", "Desktop.ini"):
+        (folder / name).write_bytes(b"\0")
+    assert verdict_of(folder, 0.01) == "confirmed"
+    assert run(["show", str(folder)]) == 0
+    assert ".DS_Store" not in capsys.readouterr().out
+    for name in ("DS_Store", ".DS_Store.csv", "Thumbs.db/a"):
+        shutil.copytree(folder, tmp_path / "more", dirs_exist_ok=True)
+        (tmp_path / "more/Thumbs.db").unlink()
+        (tmp_path / "more" / name).parent.mkdir(exist_ok=True)
+        (tmp_path / "more" / name).write_bytes(b"\0")
+        assert verdict_of(tmp_path / "more", 0.01) == "unreadable", name
+        shutil.rmtree(tmp_path / "more")
+    document = json.loads((folder / "release.json").read_text(encoding="utf-8"))
+    document["files"][".DS_Store"] = "0"  # then it is said to be a file of the release
+    (folder / "release.json").write_text(json.dumps(document), encoding="utf-8")
+    assert verdict_of(folder, 0.01) == "unreadable"
+
+
 def test_a_workbook_shows_no_more_than_the_other_files(tmp_path: Path) -> None:
     words = "--table sex,region --group sex --mean income --bounds income=0,10 --exact sex"
     folder = make_release(tmp_path, f"{words} --mu 1 --write xlsx")

@@ -80,6 +80,7 @@ def test_no_file_may_be_added_whatever_it_is_called(here: Semidp, signed: Path) 
         said = one_sentence(here("show", "release", "--verify", "mine.pub"))
         assert f"holds '{name}', against what was signed" in said
         (signed / name).unlink()
+    (signed / ".DS_Store").write_bytes(b"\0")  # what a file browser leaves is no such file
     assert here("show", "release", "--verify", "mine.pub").code == 0
 
 

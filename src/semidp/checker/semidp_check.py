@@ -255,6 +255,8 @@ TELLING |= {"parts.json", "map.json", "sdmx-structure.xml", "SHA256SUMS", "SHA25
 TELLING |= {"tables.xlsx"}
 DAMAGED = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, OSError)
 DAMAGED += (csv.Error, zipfile.BadZipFile)
+# what file browsers of macOS and Windows leave in folders
+LITTER = {".ds_store", "thumbs.db", "desktop.ini"}
 ADDED = ("", "-measurements", "-differences", "-quantiles", "-distribution")
 
 
@@ -545,16 +547,14 @@ def check_files(source, parts):
     """
     folder, document, space = source.folder, source.document, source.document["dataspace"]
     stems, totals = dict(itertools.chain(*(part.stems.items() for part in parts))), {}
-    taken = {stem.casefold() for stem in stems}
     for start, each in (("exact", space), ("exact-units", space.get("units", {"margins": ()}))):
         for margin in each["margins"]:
             plain = re.sub(r"[/\\\0]", "_", "-".join([start, *margin["features"]]))[:120]
             tried = (plain + f"-{k}" * (k > 1) for k in itertools.count(1))
-            stem = next(stem for stem in tried if stem.casefold() not in taken)
-            taken.add(stem.casefold())
+            stem = next(s for s in tried if s.casefold() not in map(str.casefold, stems | totals))
             totals[stem] = margin["counts"]
-    paths = (path.relative_to(folder) for path in folder.rglob("*") if not path.is_dir())
-    names = {*document.get("files", ()), *map(Path.as_posix, paths)}
+    paths = (p for p in folder.rglob("*") if p.name.lower() not in LITTER and not p.is_dir())
+    names = {*document.get("files", ()), *(p.relative_to(folder).as_posix() for p in paths)}
     known = {stem + end for stem in stems | totals for end in (".csv", ".sdmx.csv", ".parquet")}
     for name in sorted(names - TELLING):
         inside = name.rpartition("/")[2] if "partition" in document else name

@@ -437,5 +437,14 @@ def read_document(path: Path) -> Mapping[str, Any]:
     return document if isinstance(document, dict) else {}
 
 
+def is_litter(path: Path) -> bool:
+    """Whether a file is one that file browsers of macOS and Windows leave in folders.
+
+    >>> is_litter(Path("release/.DS_Store")), is_litter(Path("release/sex.csv"))
+    (True, False)
+    """
+    return path.name.lower() in (".ds_store", "thumbs.db", "desktop.ini")
+
+
 def is_plain_file(path: Path) -> bool:
     return path.is_file() and not path.is_symlink()

@@ -17,7 +17,7 @@ from typing import Any
 from attrs import frozen
 
 from semidp.errors import InputError, Occupied, SemidpError
-from semidp.promise.documents import from_json, is_plain_file, read_document
+from semidp.promise.documents import from_json, is_litter, is_plain_file, read_document
 from semidp.promise.files import (
     PATIENCE,
     UNFINISHED,
@@ -222,7 +222,7 @@ def _is_known(entry: Path, name: str, known: Collection[str]) -> bool:
         return bool(inside) and all(
             _is_known(below, f"{name}/{below.name}", known) for below in inside
         )
-    return name in known and is_plain_file(entry)
+    return (name in known or is_litter(entry)) and is_plain_file(entry)
 
 
 def _abbreviate_names(names: list[str]) -> str:

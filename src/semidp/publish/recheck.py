@@ -16,7 +16,7 @@ from typing import Any, TypeVar, cast
 from attrs import define, evolve, frozen
 
 from semidp.errors import InputError, SemidpError
-from semidp.promise.documents import read_document
+from semidp.promise.documents import is_litter, read_document
 from semidp.promise.guarantee import Scope
 from semidp.promise.spaces.dataspace import normalize_margins
 from semidp.publish.pipeline import versions
@@ -454,7 +454,9 @@ class _Check:
         ]
         written = {*release_files(folder), SUMS, SIGNATURE, REPORT}
         present = {
-            path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir()
+            path.relative_to(folder).as_posix()
+            for path in folder.rglob("*")
+            if not path.is_dir() and not is_litter(path)
         }
         self.findings.trust("files that release.json does not list", *sorted(present - written))
 

@@ -20,7 +20,7 @@ from typing import Any
 from attrs import evolve
 
 from semidp.errors import InputError, MissingExtra
-from semidp.promise.documents import digest, from_json, read_plain
+from semidp.promise.documents import digest, from_json, is_litter, read_plain
 from semidp.promise.files import may_exist, replace_file
 from semidp.promise.guarantee import Scope
 from semidp.promise.spaces.dataspace import Dataspace
@@ -157,12 +157,14 @@ def _key(kind: Any, path: Path, name: str) -> Any:
 
 
 def _names(folder: Path) -> set[str]:
-    """Return every file of a folder and its parts, as seen from there, but for the signature."""
+    """Return every file of a folder and its parts, as seen from there, but for the signature and
+    what file browsers leave there.
+    """
     # A link to a folder counts as a file: what it leads to could change after the signature.
     below = {
         path.relative_to(folder).as_posix()
         for path in folder.rglob("*")
-        if not path.is_dir() or path.is_symlink()
+        if (not path.is_dir() or path.is_symlink()) and not is_litter(path)
     }
     return below - {SUMS, SIGNATURE}
 
