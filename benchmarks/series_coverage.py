@@ -47,7 +47,7 @@ def release(data: dict[str, list[Any]], mu: float, seed: int) -> sd.Release:
         sd.mean("days", by="ward", bounds=(0, 30)),
         sd.distribution("days", by="ward", bounds=(0, 30)),
         exact=["ward"],
-        levels={"ill": "yn"},
+        levels={"ill": ["y", "n"]},
         mu=mu,
         randomness=SeededRandomness(seed),
     )
@@ -117,7 +117,7 @@ def coverage_of_weights(mu: float, draws: int = DRAWS) -> dict[str, tuple[float,
             data,
             sd.table("ward", "ill"),
             exact=["ward"],
-            levels={"ill": "yn"},
+            levels={"ill": ["y", "n"]},
             mu=mu,
             randomness=SeededRandomness(seed),
         )

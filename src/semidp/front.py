@@ -808,7 +808,7 @@ def change(
     >>> autumn = {"ward": [*"aab"] * 40, "ill": [*"yynn"] * 30}
     >>> tables = [
     ...     semidp.release(
-    ...         data, semidp.table("ward", "ill"), exact=["ward"], mu=1, levels={"ill": "yn"}
+    ...         data, semidp.table("ward", "ill"), exact=["ward"], mu=1, levels={"ill": ["y", "n"]}
     ...     )
     ...     for data in (spring, autumn)
     ... ]

@@ -46,7 +46,7 @@ def test_a_merged_heading_comes_before_the_names_below_it(here: Semidp) -> None:
     assert said.endswith("(--set header_rows=2)")
     assert here(*RELEASE, *names, "--set", "header_rows=2").code == 0
     release = sd.release(
-        "data.xlsx", sd.table("Ill"), count="n", levels={"Ill": "yn"}, mu=1, header_rows=2
+        "data.xlsx", sd.table("Ill"), count="n", levels={"Ill": ["y", "n"]}, mu=1, header_rows=2
     )
     assert release.tables[0].counts.sum() == 40
 

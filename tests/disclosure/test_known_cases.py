@@ -277,7 +277,9 @@ def test_rounding_that_cannot_be_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("rows", [[], ["x"]])
 def test_almost_empty_data_are_no_trouble(rows: list[str]) -> None:
-    found = sd.disclosure({"a": rows, "b": rows}, exact=["a", "b"], levels={"a": "xy", "b": "xy"})
+    found = sd.disclosure(
+        {"a": rows, "b": rows}, exact=["a", "b"], levels={"a": ["x", "y"], "b": ["x", "y"]}
+    )
     document = found.to_json()
     assert document["crossing"]["undecided"] == 0
 

@@ -413,7 +413,9 @@ def test_intervals_allow_for_the_grid_of_the_outcome(ask) -> None:
     """All values lie between two steps, and there is next to no noise; some are missing."""
     data = {"ward": [*"ab"] * 40, "pay": [2.4, 2.4, None, None, 2.4, 7.6, None, 2.4] * 10}
     asked = ask("pay", by="ward", bounds=(0, 10), steps=10)
-    made = semidp.release(data, asked, missing={"pay": "private"}, levels={"ward": "ab"}, mu=1000)
+    made = semidp.release(
+        data, asked, missing={"pay": "private"}, levels={"ward": ["a", "b"]}, mu=1000
+    )
     columns = made.answers[0].estimates[0].to_dict()
     for ward, values in zip("ab", ([2.4, 2.4], [2.4, 7.6, 2.4]), strict=True):
         truth = sum(values) / len(values) if ask is semidp.mean else sum(values) * 10

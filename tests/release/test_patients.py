@@ -345,7 +345,7 @@ def test_products_part_by_part_have_the_norm_of_the_whole(tmp_path):
     asked = {
         "exact": ["county"],
         "nest": ("state", "county"),
-        "levels": {"sex": "fm"},
+        "levels": {"sex": ["f", "m"]},
         "adjacency": "exchange",
         "mu": 1,
         "id": "patient",

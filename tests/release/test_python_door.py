@@ -227,7 +227,7 @@ def test_numbers_of_numpy_are_read_exactly() -> None:
         (lambda: sd.Budget.epsilon(1), r"write Budget.pure\(epsilon\)"),
         (lambda: sd.publish.power((1, 2), sd.Budget.gdp(1), 2.0), r"TwoByTwo\(row, column, n\)"),
         (
-            lambda: publish(sd.table("ward"), levels={"ward": "ab", "sex": "fm"}),
+            lambda: publish(sd.table("ward"), levels={"ward": ["a", "b"], "sex": ["f", "m"]}),
             "'sex' is declared, and nothing uses it",
         ),
         (lambda: publish(sd.table("ward")), r"levels=\{'ward': \[...\]\}, exact=\['ward'\]"),
@@ -320,6 +320,7 @@ LEVELS_OF_DEATH = {"died": ["Y", "N"]}
         (lambda: publish(sd.table("ward"), levels=["a"]), "levels= is a dictionary"),
         (lambda: publish(sd.table("ward"), target_error=5), "target_error= is a dictionary"),
         (lambda: publish(sd.table("sex"), levels={"sex": "f,m"}), "levels= of 'sex' is a list"),
+        (lambda: publish(sd.table("sex"), levels={"sex": "fm"}), "levels= of 'sex' is a list"),
         (lambda: publish(sd.table("age"), bins={"age": 10}), "bins= of 'age' is a list of edges"),
         (lambda: publish(sd.table("ward"), nest="ward"), "nest= is a list from coarse to fine"),
         (lambda: publish(sd.table("ward"), exact=3), "a margin is one feature or several"),

@@ -334,7 +334,7 @@ def test_linked_files_of_several_periods_are_not_pooled():
         most_members=4,
         protect="unit",
         exact=["units:tenure"],
-        levels={"sex": "fm"},
+        levels={"sex": ["f", "m"]},
         levels_from_data=True,
         rho="0.1",
     )

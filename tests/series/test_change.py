@@ -115,7 +115,7 @@ def test_what_is_no_change_is_refused(quarters):
         sd.change(quarters[0])
     with pytest.raises(sd.InputError, match="named twice"):
         sd.change(quarters[0], quarters[0])
-    other = sd.release({"sex": [*"fm"] * 9}, sd.table("sex"), levels={"sex": "fm"}, mu=1)
+    other = sd.release({"sex": [*"fm"] * 9}, sd.table("sex"), levels={"sex": ["f", "m"]}, mu=1)
     with pytest.raises(sd.Refused, match="no row in common"):
         sd.change(quarters[0], other)
 
@@ -156,7 +156,9 @@ def test_strata_that_do_not_fit_are_refused(tmp_path, quarters, text, sentence):
 
 def test_one_record_shows_no_spread():
     data = {"ward": [*"aab"], "ill": [*"yny"]}
-    made = sd.release(data, sd.table("ward", "ill"), exact=["ward"], levels={"ill": "yn"}, mu=1)
+    made = sd.release(
+        data, sd.table("ward", "ill"), exact=["ward"], levels={"ill": ["y", "n"]}, mu=1
+    )
     strata = PopulationStrata(("ward",), {("a",): 20.0, ("b",): 10.0})
     with pytest.raises(sd.Refused, match="one record"):
         weighted_estimates(made, strata, design=True)
@@ -219,7 +221,7 @@ def test_commands_of_a_series(tmp_path, monkeypatch, capsys):
 def test_releases_of_other_periods_are_not_combined():
     data = {"ward": [*"aab"] * 20}
     made = [
-        sd.release(data, sd.table("ward"), levels={"ward": "ab"}, mu=1, period=period)
+        sd.release(data, sd.table("ward"), levels={"ward": ["a", "b"]}, mu=1, period=period)
         for period in ("2026Q1", "2026Q2")
     ]
     with pytest.raises(sd.Refused, match="different periods"):
@@ -280,7 +282,7 @@ def test_nested_features_are_compared_and_weighted():
             sd.table("county", "ill"),
             exact=["county"],
             nest=["state", "county"],
-            levels={"ill": "yn"},
+            levels={"ill": ["y", "n"]},
             levels_from_data=True,
             mu=50,
             randomness=SeededRandomness(seed),
@@ -312,7 +314,7 @@ def test_weighted_means_allow_for_the_grid_of_the_outcome():
 def test_means_of_those_who_answered_are_not_weighted_by_strata_of_all():
     data = {"ward": [*"aabb"] * 10, "y": [3.0, None, 4.0, None] * 10}
     asked = sd.mean("y", by="ward", bounds=(0, 10))
-    made = sd.release(data, asked, missing={"y": "exact"}, levels={"ward": "ab"}, mu=1)
+    made = sd.release(data, asked, missing={"y": "exact"}, levels={"ward": ["a", "b"]}, mu=1)
     sizes = {(ward, answer): 50.0 for ward in "ab" for answer in ("no", "yes")}
     with pytest.raises(sd.Refused, match="nothing by ward"):
         weighted_estimates(made, PopulationStrata(("ward", "y answered"), sizes))
@@ -327,7 +329,7 @@ def test_the_next_plan_asks_for_no_more_than_is_left(tmp_path):
     data = {"ward": [*"aab"] * 20}
     for when, rho in (("2026Q1", "0.5"), ("2026Q2", "0.4")):
         made = sd.release(
-            data, sd.table("ward"), levels={"ward": "ab"}, rho=rho, ledger=ledger, period=when
+            data, sd.table("ward"), levels={"ward": ["a", "b"]}, rho=rho, ledger=ledger, period=when
         )
     plan = plan_next(ledger.series_account(), made)
     assert plan.period == "2026Q3"
@@ -376,7 +378,7 @@ def test_medians_change_at_the_level_of_their_own_intervals(level):
 
 def test_levels_that_come_and_go_are_drawn_with_gaps():
     made = [
-        sd.release({"ward": [*wards] * 10}, sd.table("ward"), levels={"ward": wards}, mu=1)
+        sd.release({"ward": [*wards] * 10}, sd.table("ward"), levels={"ward": [*wards]}, mu=1)
         for wards in ("ab", "bc")
     ]
     panels = sd.change(*made).plot().axes
@@ -438,7 +440,7 @@ def test_several_records_of_a_person_widen_sampling_intervals():
     errors = []
     for most in ({}, {"id": "id", "most": 3}):
         made = sd.release(
-            data, *asked, exact=["ward"], levels={"ill": "yn", "ward": "ab"}, mu=10**5, **most
+            data, *asked, exact=["ward"], levels={"ill": [*"yn"], "ward": [*"ab"]}, mu=10**5, **most
         )
         found = weighted_estimates(made, strata, design=True)
         errors.append([one.design_error for one in found])
@@ -448,7 +450,9 @@ def test_several_records_of_a_person_widen_sampling_intervals():
 
 def test_huge_strata_are_refused(tmp_path):
     data = {"ward": [*"ab"] * 9, "ill": [*"yyn"] * 6}
-    made = sd.release(data, sd.table("ward", "ill"), exact=["ward"], levels={"ill": "yn"}, mu=1)
+    made = sd.release(
+        data, sd.table("ward", "ill"), exact=["ward"], levels={"ill": ["y", "n"]}, mu=1
+    )
     path = tmp_path / "strata.csv"
     for text in ("1e400", "1e-400", "-1", "1e16"):
         path.write_text(f"ward,weight\na,{text}\nb,2\n")

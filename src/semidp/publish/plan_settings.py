@@ -178,9 +178,7 @@ def declare_features(given: Given) -> Plan:
     dates: dict[str, str] = {}
     parts: dict[str, dict[str, Any]] = {}
     for name, levels in (given["levels"] or {}).items():
-        # A text of distinct characters lists levels of one character.
-        joined = isinstance(levels, str) and ("," in levels or len({*levels}) < len(levels))
-        if joined or not isinstance(levels, Iterable):
+        if isinstance(levels, str) or not isinstance(levels, Iterable):
             raise InputError(
                 f"⟨levels⟩ of {name!r} is a list such as ['f', 'm'], not {format_value(levels)}"
             )
