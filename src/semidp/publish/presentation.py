@@ -307,12 +307,14 @@ class ReportWords(AdjacencyWords):
         a = self.a
         if self.protection is not None:
             kept = " under the exact totals" if exact else ""
-            who, changed = (
-                self.protection.who,
-                f"{self.records_and_units}{in_brackets(*self.units_differing)}",
-            )
             verb = "changes" if a == 1 and self.units is None else "change"
-            return f"a = {a}: if {who} is different, up to {changed} {verb}{kept}"
+            changed = f"up to {self.records_and_units} {verb}{kept}"
+            return "; ".join(
+                (
+                    f"a = {a}: if {self.protection.who} is different, {changed}",
+                    *self.units_differing,
+                )
+            )
         if a == 1:
             return f"a = 1: one record changes alone{' under the exact totals' if exact else ''}"
         if not exact:
