@@ -127,8 +127,20 @@ def _list_shown(group: Any, options: Collection[str]) -> Collection[str]:
     return tuple(shown)
 
 
+def _name_argument(parameter: Any) -> str:
+    name = str(parameter.metavar)
+    return name if parameter.required or name.startswith("[") else f"[{name}]..."
+
+
 class PanelCommand(TyperCommand):
-    """A command whose help lists options under the questions that they answer."""
+    """A command whose help lists options under the questions that they answer, and names arguments
+    as they are declared: Typer would add braces and types of Python.
+    """
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """Return the words after the name of the command."""
+        arguments = (each for each in self.get_params(ctx) if each.param_type_name == "argument")
+        return ["[OPTIONS]", *map(_name_argument, arguments)]
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write the arguments, and a section for each panel."""
@@ -139,7 +151,9 @@ class PanelCommand(TyperCommand):
             record = parameter.get_help_record(ctx)
             if record is None:
                 continue
-            usual = "Arguments" if parameter.param_type_name == "argument" else "Options"
+            usual = "Options"
+            if parameter.param_type_name == "argument":
+                usual, record = "Arguments", (_name_argument(parameter), record[1])
             panel = getattr(parameter, "rich_help_panel", None) or usual
             panels.setdefault(panel, []).append(record)
         # What a command has of its own comes first; --help alone comes last.

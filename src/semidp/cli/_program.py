@@ -278,7 +278,7 @@ COMMANDS: dict[Callable[..., None], tuple[str, tuple[str, ...]]] = {
         ),
     ),
     microdata: (
-        "records in one command",
+        "from data to synthetic records in one step",
         ("semidp microdata people.csv --exact sex --levels-from-data --rho 1 --out made.csv",),
     ),
     census: (
@@ -312,7 +312,7 @@ def _with_estimates() -> typer.Typer:
     )
     answer = "estimates for any area from the noisy measurements"
     epilog = _write_epilog(ESTIMATE_EXAMPLES)
-    group.command("estimate", short_help=answer, epilog=epilog)(estimate)
+    group.command("estimate", cls=PanelCommand, short_help=answer, epilog=epilog)(estimate)
     return group
 
 

@@ -170,8 +170,8 @@ def analyze(
     totals: list[Path] | None = o.TOTALS,
     propose_tables: bool = flag(
         "--propose-tables",
-        "Propose which tables to release for good synthetic records of the features of --table"
-        " (default: all declared ones).",
+        "Propose tables that give good synthetic records of the features of --table (default: all"
+        " declared ones).",
     ),
     printing: o.Printing,
 ) -> None:
@@ -557,8 +557,8 @@ def explore(
     """Open a page that shows what a plan would publish: its errors, its guarantee, what each choice
     costs.
 
-    It is served to this machine only. Its address, with the token that opens it, is the only line
-    on stdout; an interrupt ends it. Without data it works from declared levels and public --totals.
+    It is served to this machine only, until Ctrl-C. Its address, with the token that opens it, is
+    the only line on stdout. Without data it works from declared levels and public --totals.
     """
     try:
         import starlette as _starlette  # noqa: F401

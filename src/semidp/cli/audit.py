@@ -116,8 +116,8 @@ def audit(
     standard error. A claim that holds is convicted with probability at most 1 in 1,000; surviving
     proves nothing. An audit is inconclusive if it would convict the same mechanism with 20% less
     noise in fewer than half of the cases: draw more samples. For linked members and units, whose
-    costs are bounds that no pair attains, more than 20% is taken away; the line `power` says how
-    much.
+    costs are bounds that no pair attains, the noise is reduced by more than 20%; the line
+    `power` says by how much.
 
     With --pair the attack is on two datasets of your own, [[{"sex": "f", …}, …], [{"sex": "m", …},
     …]]. Each record is an object with a value for every column of the release. Both datasets must

@@ -63,7 +63,7 @@ NAMES = argument(
 def reproduce(
     *,
     names: o.Texts = NAMES,
-    out: Path = option("The folder for NAME.csv and NAME.png.", "DIR", default=Path("studies")),
+    out: Path = option("The folder for NAME.csv and NAME.png.", "FOLDER", default=Path("studies")),
     replicates: int = option("Runs of each mechanism on each table.", "N", default=30),
     seed: int = option("The seed of every study.", "N", default=0),
     force: bool = o.FORCE,
@@ -136,7 +136,7 @@ _SHOWN = 40
 def census(
     *,
     context: typer.Context,
-    out: Path | None = option("Also write census.csv and census.png to this folder.", "DIR"),
+    out: Path | None = option("Also write census.csv and census.png to this folder.", "FOLDER"),
     force: bool = o.FORCE,
     # nothing here to silence: --quiet is taken so that every command takes it
     printing: o.Printing,
@@ -300,13 +300,15 @@ def estimate(
         "Exact populations of states: a CSV file with geocode (two digits), total.", "FILE"
     ),
     nation: str = option(
-        "Use what was measured of the nation (level US): auto, where the folder holds all states"
-        " and all are estimated; all, where the states of the folder are the whole nation; none.",
+        "Use what was measured of the nation (level US): auto, if the folder holds all states"
+        " and all are estimated; all, if the states of the folder are the whole nation; none.",
         "auto|all|none",
         default="auto",
     ),
     level: str = option("The confidence level of each interval.", "NUMBER", default="0.95"),
-    out: Path | None = option("Write areas.csv, and a file for each level, to this folder.", "DIR"),
+    out: Path | None = option(
+        "Write areas.csv, and a file for each level, to this folder.", "FOLDER"
+    ),
     jobs: int = option(
         "How many states at a time, each in a process of its own.", "N", default=1, min=1
     ),

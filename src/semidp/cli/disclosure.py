@@ -61,7 +61,9 @@ def disclosure(
     ),
     zeros: str = option(f"What happens to zeros: {', '.join(ZEROS)}.", "WORD", default="maybe"),
     rounded: int | None = option("Published numbers are rounded to this base.", "B", min=1),
-    rounding: str = option(f"How: {', '.join(ROUNDINGS)}.", "RULE", default="random"),
+    rounding: str = option(
+        f"How they are rounded: {', '.join(ROUNDINGS)}.", "RULE", default="random"
+    ),
     zeros_kept: bool = flag("--zeros-kept", "A positive count is never published as 0."),
     total: o.Text = option("The word for totals among the levels of a table.", "WORD"),
     seconds: float = option(

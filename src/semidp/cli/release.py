@@ -290,7 +290,7 @@ def combine(
         "Folders that `semidp release` wrote, at least two.", "RELEASE..."
     ),
     out: Path = option(
-        "Write the combination to this folder: a release like any other.", "DIR", default=...
+        "Write the combination to this folder: a release like any other.", "FOLDER", default=...
     ),
     force: bool = o.FORCE,
     printing: o.Printing,

@@ -71,9 +71,9 @@ def show(
 ) -> None:
     """Print what a release holds and guarantees.
 
-    What it states is computed again from its plan, its exact totals and its noisy values; where
-    something does not follow, that is said, and the exit code is 1. What nothing follows from is
-    listed as taken on trust: a signature says whose word it is.
+    What it states is computed again from its plan, its exact totals and its noisy values. If
+    something does not follow, it says so, and the exit code is 1. What nothing here confirms is
+    listed as taken on trust; a signature says whose word it is.
     """
     if verify is not None:
         # First: nothing of a folder that somebody has changed should be read, or printed.
