@@ -3,6 +3,7 @@ records of microdata are.
 """
 
 import itertools
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from typing import Any
@@ -23,7 +24,7 @@ _MOST_BARS = 60
 _FROM_ZERO = ("estimate", "sum")  # columns of counts and sums, whose shades begin at nothing
 _NO_VALUE = "#EDEDED"
 _MAP_POINTS = np.array([185.0, 190.0])  # how wide and high a map is drawn, about
-_MAP_HEIGHTS = 1.6, 3.1  # inches: room for the bar of shades, and no more than a page is wide
+_MAP_HEIGHTS = 1.1, 3.1  # inches: room for the bar of shades, and no more than a page is wide
 # of names: their size, how wide a letter is beside it, and how far one may reach beyond its place
 _NAME_SIZE, _LETTER, _OVERHANG = 7.0, 0.55, 1.15
 
@@ -55,7 +56,7 @@ def place_map(
     >>> len(place_map(places, [panel], "count").axes)
     4
     """
-    height = _map_height(places)
+    height = _map_height(places, what)
     with drawing(7.2, height * len(panels) + 0.2, columns=2, rows=len(panels)) as (figure, axes):
         values = _span(places, panels, [panel.values for panel in panels], start)
         errors = _span(places, panels, [panel.errors for panel in panels], 0.0)
@@ -67,19 +68,28 @@ def place_map(
     return figure
 
 
-def _map_height(places: PlaceMap) -> float:
-    """Return how high the row of a map is, in inches: a wide country leaves no empty paper above.
+def _map_height(places: PlaceMap, what: str) -> float:
+    """Return how high the row of a map is, in inches: a wide country leaves no empty paper above,
+    and what its shades mean is written whole.
 
     >>> from semidp.publish.results.place_maps import Outline
     >>> wide = ((0.0, 0.0), (9.0, 0.0), (9.0, 2.0), (0.0, 0.0))
-    >>> _map_height(PlaceMap((Outline({}, (wide,)),)))
-    1.6
+    >>> places = PlaceMap((Outline({}, (wide,)),))
+    >>> _map_height(places, "count"), _map_height(places, "mean of income_per_week_in_euros")
+    (1.1, 2.04)
     """
     rings = [ring for outline in places.outlines for ring in outline.rings]
     corners = np.concatenate([np.array(ring) for ring in rings if ring] or [np.ones((1, 2))])
     width, height = np.maximum(np.ptp(corners, axis=0), 1e-9)
-    needed = _MAP_POINTS[0] * height / width / 72 + 0.5
+    needed = max(
+        _MAP_POINTS[0] * height / width / 72 + 0.35, 0.085 * max(map(len, _wrap(what).splitlines()))
+    )
     return float(np.clip(needed, *_MAP_HEIGHTS))
+
+
+def _wrap(what: str) -> str:
+    """Write what shades mean in lines that the bar of a flat map has room for."""
+    return textwrap.fill(what, 15, break_long_words=False, break_on_hyphens=False)
 
 
 @frozen
@@ -163,7 +173,7 @@ def _draw(
     bar = figure.colorbar(
         ScalarMappable(scale, colors),
         ax=axes,
-        label=shades.what,
+        label=_wrap(shades.what),
         shrink=0.8,
         extend=_extend_sides(shown, shades),
     )
