@@ -242,6 +242,8 @@ def report_words(adjacency: Adjacency) -> "ReportWords":
     >>> from semidp.promise.spaces.adjacency import Ball
     >>> report_words(Ball(2)).describe_joint_change(exact=True)
     'a = 2: up to 2 records change together under the exact totals'
+    >>> report_words(Ball(0)).describe_joint_change(exact=True)
+    'a = 0: the exact totals let no record change'
     """
     numbers = (adjacency.a, adjacency.protection, adjacency.units)
     words: ReportWords = adjacency.by_kind(
@@ -317,6 +319,8 @@ class ReportWords(AdjacencyWords):
             )
         if a == 1:
             return f"a = 1: one record changes alone{' under the exact totals' if exact else ''}"
+        if a == 0:
+            return "a = 0: the exact totals let no record change"
         if not exact:
             return f"a = {a}: any {a} records change together"
         return f"a = {a}: up to {self.counted_records} change together under the exact totals"
