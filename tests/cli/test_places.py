@@ -605,3 +605,14 @@ def test_links_that_lead_to_each_other_are_refused_in_a_sentence(
     ):
         assert one_sentence(here(*words))
     assert sorted(os.listdir(tmp_path)) == ["circle", "out", "people.csv"]
+
+
+@pytest.mark.parametrize("place", [".", "/", ""])
+def test_a_place_without_a_name_is_refused_in_a_sentence(here: Semidp, place: str) -> None:
+    for words in (
+        ("resume", place),
+        ("discard", place),
+        ("microdata", "people.csv", "--mu", "1", "--out", place),
+        ("plan", "keys", place),
+    ):
+        assert "is not the name of a file or folder" in one_sentence(here(*words))

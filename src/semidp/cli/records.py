@@ -33,7 +33,7 @@ from semidp.inference.records.record_writing import save_linked_records, written
 from semidp.inference.records.synthetic import about_file, check_records, numbered_files
 from semidp.present.release import Release
 from semidp.promise.exact import count_noun, list_some
-from semidp.promise.files import plain_errors, real_path
+from semidp.promise.files import path_beside, plain_errors, real_path
 from semidp.publish.folders import check_place
 from semidp.publish.plan_settings import (
     build_microdata_plan,
@@ -299,7 +299,7 @@ def microdata(
     """
     if out is None:
         raise InputError("say where to write the records: --out people_synthetic.csv")
-    folder = out.with_name(f"{out.stem}_release") if release is None else release
+    folder = path_beside(out, f"{out.stem}_release") if release is None else release
     if real_path(folder) in (real_path(out), *real_path(out).parents):
         raise InputError(
             "a release is read again as it was written: choose an --out outside of its folder"

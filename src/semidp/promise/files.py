@@ -101,7 +101,14 @@ def unfinished_folders(path: Path) -> list[Path]:
 
 
 def notes_path(path: Path) -> Path:
-    return path.with_name(f"{unfinished_stem(path)}.json")
+    return path_beside(path, f"{unfinished_stem(path)}.json")
+
+
+def path_beside(path: Path, name: str) -> Path:
+    """Return the path of this name next to another; refuse one that has no name, such as a dot."""
+    if not path.name:
+        raise InputError(f"{path} is not the name of a file or folder: give it by its name")
+    return path.with_name(name)
 
 
 def unfinished_stem(path: Path) -> str:

@@ -21,7 +21,7 @@ from attrs import evolve
 
 from semidp.errors import InputError, MissingExtra
 from semidp.promise.documents import digest, from_json, is_litter, read_plain
-from semidp.promise.files import may_exist, replace_file
+from semidp.promise.files import may_exist, path_beside, replace_file
 from semidp.promise.guarantee import Scope
 from semidp.promise.spaces.dataspace import Dataspace
 from semidp.publish.level_bins import Microdata
@@ -80,7 +80,7 @@ def make_keys(secret: Path, ask_password: Callable[[], str]) -> Path:
     """Write a new secret key, which only its owner may read, and its public key next to it; return
     the path of the latter. Without a password the secret key is stored as it is.
     """
-    public = secret.with_name(f"{secret.name}.pub")
+    public = path_beside(secret, f"{secret.name}.pub")
     for path in (secret, public):
         if may_exist(path):
             raise InputError(f"{path} is there already, and a key is not replaced")
