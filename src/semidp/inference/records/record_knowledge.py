@@ -91,8 +91,10 @@ def estimate_errors(release: "ReleaseValue") -> RecordErrors:
     for axis in list_axes(numbers.used):
         if axis not in exact:
             depth = numbers.used[axis]
-            combined, error = combine_margins(numbers, numbers.targets, axis, depth)
-            columns[features[axis].name] = _MEAN * error * combined.size / total
+            _, error = combine_margins(numbers, numbers.targets, axis, depth)
+            # two columns of equal totals differ by twice what one has too many, at most all of it
+            errors = np.minimum(_MEAN * error, 2 * one_way[axis])
+            columns[features[axis].name] = float(errors.sum()) / total
     estimated = {}
     depths = {}
     for table in numbers.targets:
