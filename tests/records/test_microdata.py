@@ -452,3 +452,34 @@ def test_show_finds_nothing_wrong_wherever_the_exact_column_stands(tmp_path, exa
     )
     assert done.private
     assert run_command(["show", str(tmp_path / "made")]) == 0
+
+
+def test_errors_of_more_levels_than_records_are_those_of_the_records():
+    """Nothing exceeds 200%, and records keep the bins that pairs are measured on."""
+    draw = np.random.default_rng(1)
+    levels = [str(number) for number in range(4000)]
+    features = [Feature("code", levels), Feature("kind", [*"abc"])]
+    code = np.minimum(draw.geometric(0.002, 2000), 4000) - 1
+    data = {"code": code.astype(str), "kind": draw.choice([*"abc"], 2000)}
+    asked = Microdata(["code", "kind"], Budget.zcdp(1), ordered=["code"])
+    done = sd.run(Plan([], [], features, microdata=asked), data, SeededRandomness(1))
+    (feature,) = [one for one in done.plan.features if "code" in one.names]
+    bins = {path[-1]: path[0] for path in feature.paths()}
+    made = done.records(randomness=SeededRandomness(1), seconds=20).to_dict()
+    apart = {}
+    for name, place in (("column", dict(zip(levels, levels, strict=True))), ("pair", bins)):
+        count = []
+        for each in (data, made):
+            kinds = each["kind"] if name == "pair" else [""] * 2000
+            count.append(
+                Counter((place[at], kind) for at, kind in zip(each["code"], kinds, strict=True))
+            )
+        wrong = (count[0] - count[1]) + (count[1] - count[0])
+        apart[name] = sum(wrong.values()) / 2000
+    errors = estimate_errors(done)
+    assert 0.67 < errors.columns["code"] / apart["column"] < 1.5
+    assert 0.67 < errors.pairs["code", "kind"] / apart["pair"] < 1.5
+    few = {name: values[:30] for name, values in data.items()}
+    loud = Microdata(["code", "kind"], Budget.zcdp("0.1"), ordered=["code"])
+    noisy = estimate_errors(sd.run(Plan([], [], features, microdata=loud), few))
+    assert max(*noisy.columns.values(), *noisy.pairs.values()) <= 2

@@ -31,6 +31,7 @@ OneWay = dict[int, Floats]
 
 _SPREAD = 2.0  # prior variance of a cell, as a multiple of its expected count
 _LEAST_COUNT = 5.0  # added to the count that weighs a distance
+_SPARSE = 4  # records in a cell of levels, below which bins are targets as well
 _RAKES = 10  # rounds of proportional fitting
 _SPREADS = 5  # the same, of levels below bins
 _SAMPLED = 3  # nodes of a feature whose errors are computed
@@ -379,7 +380,7 @@ def estimate_targets(
         axes = list_axes(table.view)
         is_coarse = any(table.view[axis] < numbers.used[axis] for axis in axes)
         if is_noisy_pair(grid, table) and (shrunk or is_coarse):
-            chosen.append(_estimate_pair(numbers, table, one_way, weighed, shrunk))
+            chosen += _estimate_pair(numbers, table, one_way, weighed, shrunk)
         elif len(axes) > 1 or not {*axes} <= linked:
             chosen.append(table)
     return chosen
@@ -420,8 +421,10 @@ def interaction_error(table: TargetTable) -> float:
 
 def _estimate_pair(
     numbers: "PublishedNumbers", table: TargetTable, one_way: OneWay, weighed: bool, shrunk: bool
-) -> TargetTable:
-    """The shrunk estimate of a pair, at the depth at which records know its features."""
+) -> list[TargetTable]:
+    """The shrunk estimate of a pair, at the depth at which records know its features, and also on
+    its bins where cells of levels hold few records: these alone would leave bins to chance.
+    """
     grid, features = numbers.dataspace.schema.grid, numbers.dataspace.schema.features
     axes = list_axes(table.view)
     groups, ordered = [], []
@@ -436,7 +439,7 @@ def _estimate_pair(
     coarse = shrink_pair(noisy, sigma if shrunk else 0.0, rows, columns)
     # Cells that are not positive pull records away all the same: only bins need odds.
     is_coarse = any(table.view[axis] < numbers.used[axis] for axis in axes)
-    fine = coarse
+    fine = raked = coarse
     used = set(axes)
     view = tuple(depth if axis in used else 0 for axis, depth in enumerate(numbers.used))
     shape = grid.compute_margin_shape(view)
@@ -448,7 +451,14 @@ def _estimate_pair(
         fine = spread_pair(raked, (groups[0], groups[1]), counts, ordered, possible)
     elif impossible is not None:
         fine = rake(np.where(impossible.reshape(coarse.shape), 0.0, coarse), rows, columns)
-    errors = (
-        np.sqrt(np.maximum(fine, 0.0) + _LEAST_COUNT) if weighed else np.full(fine.shape, sigma)
-    )
-    return TargetTable(table.name, view, fine.reshape(shape), errors.reshape(shape))
+    targets = [(view, fine)]
+    if is_coarse and numbers.dataspace.n < _SPARSE * fine.size:
+        targets.append((table.view, raked))
+    estimated = []
+    for depths, cells in targets:
+        shape = grid.compute_margin_shape(depths)
+        near = np.sqrt(np.maximum(cells, 0.0) + _LEAST_COUNT)
+        errors = near if weighed else np.full(cells.shape, sigma)
+        target = TargetTable(table.name, depths, cells.reshape(shape), errors.reshape(shape))
+        estimated.append(target)
+    return estimated

@@ -206,7 +206,8 @@ class Beginning:
 
     def _one_way(self, axis: int, depth: int, totals: list[Totals]) -> Totals:
         """Whole numbers of one feature near its estimate, with the totals that are given at a
-        coarser depth.
+        coarser depth. Coarse depths come first: rounded level by level, bins of many small counts
+        would lose them all.
         """
         view = self.grid.build_feature_view(axis, self.used[axis])
         sums = np.array(self.dataspace.n, dtype=np.int64)
@@ -215,9 +216,13 @@ class Beginning:
             coarse = self.grid.build_feature_view(axis, depth)
             finer = next(total for total in totals if total.view[axis] == depth)
             sums = finer.sum_to_view(self.grid, coarse).counts
-        fit = fit_totals(self.one_way[axis], self.grid.coarsen(view), [Totals((depth,), sums)])
-        assert fit.counts is not None, "one total is met by thresholds"
-        return Totals(view, fit.counts)
+        feature = self.grid.coarsen(view)
+        for deeper in range(depth + 1, self.used[axis] + 1):
+            near = feature.sum(self.one_way[axis], (deeper,), feature.full)
+            fit = fit_totals(near, feature.coarsen((deeper,)), [Totals((deeper - 1,), sums)])
+            assert fit.counts is not None, "one total is met by thresholds"
+            sums = fit.counts
+        return Totals(view, sums)
 
     def _without_circles(self, exact: list[Totals]) -> list[Totals]:
         """Replace totals that are not decomposable by one table of whole numbers with those
