@@ -820,7 +820,8 @@ class GroupSums(ByBlocks):
         return np.asarray(whole[whole != 0])
 
     def compare(self, block: Margin | None = None, *, sampling: bool = False) -> Comparison:
-        """Test whether the means of all groups with records are equal.
+        """Test whether the means of all groups with records are equal, of values as rounded to the
+        grid.
 
         With V the covariance of the means, ``Q = (m - m̄)' V^-1 (m - m̄)``. *The records* (the
         default): V holds the noise alone; Q is χ² for fine Gaussian noise, and its law is simulated
