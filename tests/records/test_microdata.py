@@ -483,3 +483,23 @@ def test_errors_of_more_levels_than_records_are_those_of_the_records():
     loud = Microdata(["code", "kind"], Budget.zcdp("0.1"), ordered=["code"])
     noisy = estimate_errors(sd.run(Plan([], [], features, microdata=loud), few))
     assert max(*noisy.columns.values(), *noisy.pairs.values()) <= 2
+
+
+def test_intervals_of_bins_come_from_the_tables_that_were_measured_on_them():
+    """Rare levels are those that noise made rare, so their own noise has no mean of 0."""
+    draw = np.random.default_rng(1)
+    data = {
+        "code": np.minimum(draw.geometric(0.08, 3000), 60).astype(str),
+        "kind": draw.choice([*"abcdefgh"], 3000),
+    }
+    features = [Feature("code", [str(at) for at in range(1, 61)]), Feature("kind", [*"abcdefgh"])]
+    asked = Microdata(["code", "kind"], Budget.zcdp("0.1"))
+    done = sd.run(Plan([], [], features, microdata=asked), data, SeededRandomness(1))
+    assert done["code"].schema.size < done["code_bins-kind"].schema.size
+    (rare,) = {name for name in done["code"].to_dict()["code_bins"] if "rare levels" in name}
+    answer = done.interval({"code_bins": rare}, draws=99)
+    named = done.interval({"code_bins": rare}, draws=99, table="code_bins-kind")
+    assert answer.value == named.value
+    with pytest.raises(InputError, match="no table 'code' with code_bins"):
+        done.interval({"code_bins": rare}, table="code")
+    assert done.interval({"code": "60"}, draws=99).standard_error > 0

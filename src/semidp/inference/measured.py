@@ -29,6 +29,7 @@ from semidp.promise.schema.schema import Schema
 from semidp.promise.spaces.dataspace import RECORD, Dataspace
 from semidp.promise.spaces.linked import UNIT, LinkedDataspace
 from semidp.promise.spaces.protection import Protection
+from semidp.publish.level_bins import name_bins
 
 if TYPE_CHECKING:
     from semidp.publish.release_value import ReleaseValue
@@ -240,10 +241,12 @@ def measured_table(
     release.refuse_large_parts("intervals and tests")
     called = None if table is None else release.table_name(table)
     features = set(names)
+    levels = _list_binned_levels(release, features)
     tables = release.tables
     fitting = []
     for number, one in enumerate(tables):
-        if called in (None, one.name) and features <= {*one.schema.names}:
+        has_all = features <= {*one.schema.names} and not levels & {*one.schema.names}
+        if called in (None, one.name) and has_all:
             # members sort before units, then small tables, whose sums add up fewer noisy cells
             fitting.append((one.counted == UNIT, one.schema.size, number))
     if not fitting:
@@ -263,6 +266,17 @@ def measured_table(
         number,
         chosen.counted,
     )
+
+
+def _list_binned_levels(release: "ReleaseValue", features: set[str]) -> set[str]:
+    """The columns of microdata of which only bins are asked for. Bins follow from the noise in the
+    levels, so intervals of bins from that noise would not hold.
+    """
+    asked = release.plan.microdata
+    if asked is None:
+        return set()
+    binned = name_bins(release.scope.dataspace.schema, asked.columns)
+    return {name for name, bins in binned.items() if bins in features and name not in features}
 
 
 def estimate_sum(release: "ReleaseValue", weights: Mapping[str, ArrayLike]) -> tuple[float, float]:
