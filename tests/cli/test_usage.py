@@ -17,6 +17,8 @@ RELEASE = (
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
+        (("--units", "homes.csv", "--most-members", "0"), "linked files need --link"),
+        (("--most-members", "0"), "--most-members works only with --units"),
         (
             ("--set", "round_to=0"),
             "--set round_to=… takes a whole number from 1 on",

@@ -101,8 +101,11 @@ class Options:
     """The settings that a command was given, as they were written."""
 
     def __init__(self, **written: Any) -> None:
-        absent: tuple[Any, ...] = (None, [], False)
-        self._written = {name: value for name, value in written.items() if value not in absent}
+        self._written = {
+            name: value
+            for name, value in written.items()
+            if value is not None and value is not False and value != []
+        }
         self._names = {_ALIASES.get(name, name) for name in written}
         self.assigned: set[str] = set()
 
