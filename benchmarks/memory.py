@@ -69,7 +69,7 @@ def _compare(folder: Path, features: int, side: int) -> list[dict[str, Any]]:
 def _semidp(words: list[str]) -> tuple[str, int]:
     """Run a command in a process of its own; return what it prints and its peak memory."""
     command = [sys.executable, __file__, *words]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
     printed, _, peak = done.stdout.rpartition("\npeak ")
     return printed, int(peak)
 
