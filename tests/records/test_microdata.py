@@ -5,7 +5,7 @@ import json
 import subprocess
 import sys
 import tracemalloc
-from collections import Counter
+from collections import Counter, defaultdict
 from fractions import Fraction
 from pathlib import Path
 
@@ -314,14 +314,20 @@ def test_the_report_says_how_good_records_are():
 
 
 def test_errors_of_three_columns_are_those_of_records_if_pairs_say_all():
-    """Within a third over three draws; a parity, which no pair shows, is farther off than stated."""
-    names, stated, apart = ["x", "y", "z"], [], {"pairs": [], "parity": []}
+    """Within a third over three draws. If pairs leave few combinations, records are closer than
+    stated; a parity, which no pair shows, is farther off.
+    """
+    names, stated, apart = ["x", "y", "z"], defaultdict(list), defaultdict(list)
     draw = np.random.default_rng(1)
     x, y, noise = draw.integers(0, 6, 4000), draw.integers(0, 6, 4000), draw.integers(0, 2, 4000)
+    many, others = draw.binomial(5, 0.3, (2, 4000))
     features = [Feature(name, [*"012345"]) for name in names]
-    kinds = {"pairs": (x + 2 * noise) % 6, "parity": (x + y) % 6}
-    for seed, (kind, z) in itertools.product(range(3), kinds.items()):
-        columns = (x, (y + z * noise) % 6 if kind == "pairs" else y, z)
+    kinds = {
+        "chain": (x, (x + many + others) % 6, (x + many) % 6),
+        "few": (x, (y + (x + 2 * noise) * noise) % 6, (x + 2 * noise) % 6),
+        "parity": (x, y, (x + y) % 6),
+    }
+    for seed, (kind, columns) in itertools.product(range(3), kinds.items()):
         data = {name: column.astype(str) for name, column in zip(names, columns, strict=True)}
         asked = Microdata(names, Budget.zcdp(1))
         done = sd.run(Plan([], [], features, microdata=asked), data, SeededRandomness(seed))
@@ -329,10 +335,10 @@ def test_errors_of_three_columns_are_those_of_records_if_pairs_say_all():
         count = [Counter(zip(*each.values(), strict=True)) for each in (data, made)]
         wrong = (count[0] - count[1]) + (count[1] - count[0])
         apart[kind].append(sum(wrong.values()) / 4000)
-        if kind == "pairs":
-            stated.append(estimate_errors(done).three_columns)
-    assert 0.67 < np.mean(stated) / np.mean(apart["pairs"]) < 1.5
-    assert np.mean(apart["parity"]) > 1.5 * np.mean(stated)
+        stated[kind].append(estimate_errors(done).three_columns)
+    assert 0.67 < np.mean(stated["chain"]) / np.mean(apart["chain"]) < 1.5
+    assert np.mean(stated["few"]) > np.mean(apart["few"])
+    assert np.mean(apart["parity"]) > 1.5 * np.mean(stated["parity"])
 
 
 @pytest.mark.long

@@ -341,11 +341,6 @@ def swapped_records(
     beginning = Beginning(numbers.dataspace, numbers.used, free, draw)
     codes = beginning.codes(moves, sweep)
     state = RecordState(Goal(grid, chosen, beginning.forbidden), codes)
-    # One-way counts are better known than any pair: records that hold them come closer, and faster.
-    # Impossible combinations may need a single change.
-    if not beginning.forbidden:
-        views = [grid.build_feature_view(axis, numbers.used[axis]) for axis in free]
-        moves = record_moves(grid, maximal([*numbers.margins, *views]), numbers.used)
     ending = Approach(sweep, seconds, progress, stop).run(state, moves, draw)
     return _records(numbers, numbers.targets, codes, ending)
 

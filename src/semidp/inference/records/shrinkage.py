@@ -30,7 +30,6 @@ Numbers = NDArray[np.intp]
 OneWay = dict[int, Floats]
 
 _SPREAD = 2.0  # prior variance of a cell, as a multiple of its expected count
-_LEAST_COUNT = 5.0  # added to the count that weighs a distance
 _SPARSE = 4  # records in a cell of levels, below which bins are targets as well
 _RAKES = 10  # rounds of proportional fitting
 _SPREADS = 5  # the same, of levels below bins
@@ -373,14 +372,12 @@ def estimate_targets(
     one_way = estimate_one_way(numbers, targets)
     pairs = [table for table in targets if is_noisy_pair(grid, table)]
     linked = {axis for table in pairs for axis in list_axes(table.view)}
-    # Distances of pairs alone are weighed by counts. Beside larger tables, all by their noise.
-    weighed = shrunk and all(len(list_axes(table.view)) <= 2 for table in targets)
     chosen = []
     for table in targets:
         axes = list_axes(table.view)
         is_coarse = any(table.view[axis] < numbers.used[axis] for axis in axes)
         if is_noisy_pair(grid, table) and (shrunk or is_coarse):
-            chosen += _estimate_pair(numbers, table, one_way, weighed, shrunk)
+            chosen += _estimate_pair(numbers, table, one_way, shrunk)
         elif len(axes) > 1 or not {*axes} <= linked:
             chosen.append(table)
     return chosen
@@ -420,7 +417,7 @@ def interaction_error(table: TargetTable) -> float:
 
 
 def _estimate_pair(
-    numbers: "PublishedNumbers", table: TargetTable, one_way: OneWay, weighed: bool, shrunk: bool
+    numbers: "PublishedNumbers", table: TargetTable, one_way: OneWay, shrunk: bool
 ) -> list[TargetTable]:
     """The shrunk estimate of a pair, at the depth at which records know its features, and also on
     its bins where cells of levels hold few records: these alone would leave bins to chance.
@@ -457,8 +454,6 @@ def _estimate_pair(
     estimated = []
     for depths, cells in targets:
         shape = grid.compute_margin_shape(depths)
-        near = np.sqrt(np.maximum(cells, 0.0) + _LEAST_COUNT)
-        errors = near if weighed else np.full(cells.shape, sigma)
-        target = TargetTable(table.name, depths, cells.reshape(shape), errors.reshape(shape))
-        estimated.append(target)
+        errors = np.full(shape, sigma)
+        estimated.append(TargetTable(table.name, depths, cells.reshape(shape), errors))
     return estimated
