@@ -26,11 +26,10 @@ from semidp import (
 from semidp.promise.documents import digest, read_document
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.promise.schema.schema import Schema
-from semidp.publish import GroupRequest, TableRequest, block_run
+from semidp.publish import GroupRequest, TableRequest
 from semidp.publish.recheck import disagreements
 from semidp.publish.residual_mechanism import ResidualMechanism
 from semidp.publish.statistics.tables import part_steps
-from semidp.publish.statistics.tables.separate import estimate_branch_tables
 from tests.partitions.conftest import FEATURES, PATHS, plan, records, run_partitioned
 
 
@@ -114,32 +113,10 @@ def test_estimates_are_unbiased_and_vary_as_stated(people, tmp_path: Path) -> No
     """
     draws, truth = 80, Table.from_frame(people, Schema(FEATURES)).margin(["tract", "sex"]).counts
     asked, found = plan(), []
-    from semidp.publish.sources.opening import open_source
-
-    with open_source(people) as source:
-        whole_plan = block_run.prepare_parts(asked, source, "state")
-        parts = [whole_plan.cut.branch(whole_plan.schema, node) for node in range(whole_plan.nodes)]
-        asked_for = (["tract", "sex"], ["county", "age"])
-        tables = [
-            [Table(part.restrict(t), _rows(people, part, t)) for t in asked_for] for part in parts
-        ]
-        for seed in range(draws):
-            randomness = SeededRandomness(seed)
-            (request,) = whole_plan.steps
-            result = request.begin(request.add_noise(randomness), False)
-            estimate = []
-            for node, counted in enumerate(tables):
-                noise, rows = result.noise_of(node), result.rows(node)
-                if noise is None:
-                    estimate.append(np.zeros(counted[0].schema.shape))
-                    continue
-                noisy = noise.measure(counted, randomness.part("product", str(node)))
-                estimate.append(
-                    estimate_branch_tables(
-                        noise, noisy, [(row.estimate, row.variance) for row in rows]
-                    )[0][0]
-                )
-            found.append(np.concatenate(estimate))
+    for seed in range(draws):
+        place, randomness = tmp_path / str(seed), SeededRandomness(seed)
+        done = run_partitioned(asked, people, place, "state", randomness=randomness)
+        found.append(np.asarray(done["tract-sex"].estimate))
     errors = prepare(asked, people).mechanisms[0].table_errors(0)  # type: ignore[attr-defined]
     inhabited = errors > 0
     means, spreads = np.mean(found, axis=0)[inhabited], np.var(found, axis=0)[inhabited]
@@ -149,16 +126,6 @@ def test_estimates_are_unbiased_and_vary_as_stated(people, tmp_path: Path) -> No
     assert 0.5 < np.mean(ratio) < 1.5
     assert 0.3 < ratio.min() <= ratio.max() < 2.2
     assert np.mean(ratio * 2) > 1.5  # noise of twice the variance would be seen
-
-
-def _rows(people, part: Schema, features) -> np.ndarray:
-    kept = [
-        place
-        for place, state in enumerate(people["state"])
-        if state == part.features[0].paths()[0][0]
-    ]
-    own = {name: [column[place] for place in kept] for name, column in people.items()}
-    return Table.from_frame(own, part.restrict(features)).counts
 
 
 @pytest.mark.long
@@ -240,14 +207,8 @@ def test_it_reads_back_the_same_and_a_changed_file_is_refused(
     for victim in (place / "state=02" / "tract-sex.parquet", place / "state-sex.parquet"):
         content = victim.read_bytes()
         victim.write_bytes(content[:9] + bytes([content[9] ^ 1]) + content[10:])
-        if victim.parent == place:
-            with pytest.raises(InputError, match="was changed"):
-                Release.load(place)
-        else:
-            with pytest.raises(InputError, match="was changed"):
-                Release.load(place).part("02")
-            said = disagreements(Release.load(place), read_document(place / "release.json"))
-            assert any("state=02/tract-sex.parquet" in sentence for sentence in said)
+        with pytest.raises(InputError, match=f"{victim.name} was changed"):
+            Release.load(place)
         victim.write_bytes(content)
     assert Release.load(place).part("02")
 
@@ -343,7 +304,6 @@ def test_every_table_is_found_whole_by_its_name_and_by_its_features(people, tmp_
     read = Release.load(tmp_path / "release")
     for release in (made, read):
         assert [table.name for table in release.tables] == ["tract-sex", "county-age", "sex-age"]
-        assert "counts" not in release.tables[0].__dict__  # read when it is asked for
         assert release["tract-sex"].counts.shape == (14, 2)
         for name in ("tract-sex", "county-age"):
             assert np.array_equal(release[name].counts, whole(release, name).counts)

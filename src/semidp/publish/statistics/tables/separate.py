@@ -430,15 +430,17 @@ class SeparateTables(PublishedTables):
     ) -> tuple[list[PublishedTable], Columns | None]:
         """Publish one part again from what was measured in it, with its stored whole numbers."""
         schema = self.cut.branch(self.schema, node)
+        noise = self.part_noise(node)
         fits: list[StoredFit] = []
         for asked in self.tables_below_cut:
             cells = read_cells(files, asked.name, schema.restrict(asked.features))
             fitted = part.find_fit(asked.name)
-            # A search may find no whole numbers for a part; its warning says so.
-            if fitted.kind not in (asked.fit, "none"):
+            # A search may find no whole numbers for a part; its warning says so. A part that can
+            # hold no record has zeros, which are whole.
+            is_empty = noise is None and fitted.kind == FitKind.integer
+            if fitted.kind not in (asked.fit, FitKind.none) and not is_empty:
                 raise ValueError("a table has the numbers that its plan asks for")
             fits.append((cells["count"], fitted))
-        noise = self.part_noise(node)
         if noise is None:
             return build_part(schema, self.tables_below_cut, None, None, fits), None
         noisy = files.numbers(measurements_stem(self.request), 1)["noisy"]
