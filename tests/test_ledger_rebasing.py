@@ -489,7 +489,7 @@ def test_totals_of_one_ward_do_not_lower_the_charge_of_another(tmp_path: Path) -
         differences = [one.count(cell) - other.count(cell) for cell in cells]
         if sum(map(abs, differences)) <= 2 * 2:
             moves.append(sum(difference**2 for difference in differences))
-    settings: dict[str, Any] = {"levels": {"a": "xy", "b": "pq"}, "read_as": {"ward": "text"}}
+    settings: dict[str, Any] = {"levels": {"a": [*"xy"], "b": [*"pq"]}, "read_as": {"ward": "text"}}
     book = Ledger.create(tmp_path / "ledger.json", Budget.zcdp(9))
     settings |= {"ledger": book, "rho": 1}
     request = semidp.table("a", "b")

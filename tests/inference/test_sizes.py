@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from semidp.applications.inference_study import COVERAGES, SIZES
+from semidp.applications.inference_study import EXPERIMENTS, USUAL, Conditions
 
 MARGINS, RUNS = 50, 100
 NAMES = (
@@ -29,11 +29,15 @@ def test_shares_are_nominal_and_those_of_the_twin_are_not(name: str) -> None:
     """Five standard errors around the nominal share, by chance once in a million; the twin is
     further off.
     """
-    _, experiment = (SIZES | COVERAGES)[name]
-    found = [experiment(seed, RUNS, RUNS - 1) for seed in range(100, 100 + MARGINS)]
+    experiment = EXPERIMENTS[name]
+    assert experiment.usual is not None
+    found = []
+    for seed in range(100, 100 + MARGINS):
+        made = Conditions(seed, RUNS, RUNS - 1, experiment.usual, USUAL)
+        found.append(experiment.run(made))
     for nominal in found[0]:
         shares, twins, ones = np.array([each[nominal] for each in found]).T
         slack = 5 * math.sqrt(nominal * (1 - nominal) * ones.mean() / MARGINS)
         assert abs(shares.mean() - nominal) < slack
-        far = twins.mean() - nominal if name in SIZES else nominal - twins.mean()
+        far = twins.mean() - nominal if experiment.kind == "size" else nominal - twins.mean()
         assert far > slack
