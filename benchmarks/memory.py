@@ -84,7 +84,7 @@ def release_in_python(data: str, side: str, out: str) -> int:
     feature = Feature("a", [f"a{level}" for level in range(int(side))])
     plan = Plan([TableRequest(["a"], Budget.zcdp("1/2"))], features=[feature])
     print(estimate_resources(plan, Schema([feature])).memory)
-    release(plan, data, RunOptions(out=out))
+    release(plan, data, RunOptions(out=out, force=True))
     return 0
 
 
