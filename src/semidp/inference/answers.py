@@ -23,10 +23,11 @@ from attrs import asdict, evolve, field, frozen
 from numpy.typing import NDArray
 
 from semidp.inference.cell_bounds import TINY, whole_interval
-from semidp.inference.linear_estimates import TIED, count_as_large, simulated_bound
+from semidp.inference.linear_estimates import simulated_bound
 from semidp.promise.exact import bisection
 from semidp.promise.schema.schema import Schema
 from semidp.publish.results.columns import DataFrames
+from semidp.publish.statistics.outcomes.noise_law import TIED, count_as_large
 
 Floats = NDArray[np.float64]
 

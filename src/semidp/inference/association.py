@@ -24,11 +24,12 @@ from semidp.inference.independence import (
     random_tables,
     tried_totals,
 )
-from semidp.inference.linear_estimates import blocks, count_as_large
+from semidp.inference.linear_estimates import blocks
 from semidp.inference.unknown_totals import asked_questions, cut_scores, unknown_totals
 from semidp.promise.documents import Encodable
 from semidp.promise.noise.randomness import Randomness, SystemRandomness, generator
 from semidp.publish.statistics.odds_ratio.umpu import Alternative
+from semidp.publish.statistics.outcomes.noise_law import count_as_large
 
 if TYPE_CHECKING:
     from semidp.publish.release_value import ReleaseValue

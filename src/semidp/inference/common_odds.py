@@ -43,6 +43,7 @@ from semidp.promise.documents import Encodable
 from semidp.promise.exact import bisection
 from semidp.promise.noise.randomness import Randomness, SystemRandomness, generator
 from semidp.publish.statistics.odds_ratio.umpu import IntegerLaw, TwoByTwo
+from semidp.publish.statistics.outcomes.noise_law import TIED
 from semidp.publish.written_values import check_level
 
 if TYPE_CHECKING:
@@ -293,7 +294,6 @@ class NoisyOdds:
 
 
 _HALVINGS = 24  # of the distance to it: five digits
-_TIED = 1e-9  # relative: equal sums may differ in their last digits
 _MOST_DRAWN = 5 * 10**6  # uniform numbers that are held at once
 _FEWEST = 199  # draws, if there are many strata
 _ALL_REJECTED = "Every odds ratio is rejected: the noise put the sum beyond all tables."
@@ -403,7 +403,7 @@ class PooledSum:
     def tails(self, seen: Floats, log_odds: float) -> tuple[Floats, Floats]:
         """p-values of an odds ratio against larger ones and against smaller ones."""
         sums = np.sort(self.simulate_sums(log_odds))
-        near = _TIED * (np.abs(seen) + 1.0)
+        near = TIED * (np.abs(seen) + 1.0)
         draws = len(sums)
         above = draws - np.searchsorted(sums, seen - near, side="left")
         below = np.searchsorted(sums, seen + near, side="right")

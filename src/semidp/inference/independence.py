@@ -24,7 +24,6 @@ from semidp.inference.cell_bounds import CellBounds, whole_interval
 from semidp.inference.linear_estimates import (
     SumErrors,
     blocks,
-    count_as_large,
     simulated_bound,
 )
 from semidp.inference.measured import (
@@ -39,6 +38,7 @@ from semidp.promise.noise.randomness import Randomness, generator
 from semidp.promise.spaces.dataspace import Dataspace, Margin
 from semidp.promise.spaces.protection import refuse_dependent
 from semidp.publish.statistics.odds_ratio.umpu import Alternative
+from semidp.publish.statistics.outcomes.noise_law import count_as_large
 
 if TYPE_CHECKING:
     from semidp.publish.release_value import ReleaseValue

@@ -31,7 +31,6 @@ Floats = NDArray[np.float64]
 _BLOCK = 4_000_000  # numbers that are drawn at once
 _DRAWS = 4000  # of noise without terms, for half-widths
 _NOTHING = 1e-12  # a weight that floating point has left if there is none
-TIED = 1e-9  # relative to 1 and to a number: equal ones may differ in their last digits
 _FIXED = 1e-9  # of the noise in its cells: what is left of the error of a sum that totals fix
 
 
@@ -334,16 +333,6 @@ def blocks(draws: int, size: int) -> list[int]:
     """
     at_once = max(1, min(draws, _BLOCK // max(size, 1)))
     return [at_once] * (draws // at_once) + ([draws % at_once] if draws % at_once else [])
-
-
-def count_as_large(sizes: Floats, size: float, slack: float = TIED) -> int:
-    """Return how many simulated sizes are at least as large as an observed one; sizes that only
-    rounding tells apart are ties, also next to 0.
-
-    >>> count_as_large(np.array([0.0, 1.0, 2.0]), 1e-15), count_as_large(np.arange(3.0), 2.0)
-    (3, 1)
-    """
-    return int(np.count_nonzero(sizes >= size - TIED * abs(size) - slack))
 
 
 def simulated_bound(sizes: Floats, level: float) -> float:

@@ -17,7 +17,7 @@ from attrs import field, frozen
 from numpy.typing import NDArray
 
 from semidp.errors import InputError, Refused
-from semidp.inference.linear_estimates import DrawnTable, SumErrors, count_as_large
+from semidp.inference.linear_estimates import DrawnTable, SumErrors
 from semidp.inference.measured import measured_table
 from semidp.promise.accounting.periods import UNITS, Periods
 from semidp.promise.documents import Encodable
@@ -30,6 +30,7 @@ from semidp.publish.half_widths import LEVEL
 from semidp.publish.results.columns import Columns, PublishedColumns
 from semidp.publish.results.role_columns import Role, Sheet
 from semidp.publish.statistics.outcomes.group_sums import GroupSums
+from semidp.publish.statistics.outcomes.noise_law import count_as_large
 from semidp.publish.statistics.protocol.statistic import PublishedStatistic
 from semidp.publish.written_values import check_level
 

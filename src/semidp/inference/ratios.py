@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from semidp.errors import InputError
 from semidp.inference.answers import Covers, IntervalEstimate
-from semidp.inference.linear_estimates import count_as_large, simulated_bound
+from semidp.inference.linear_estimates import simulated_bound
+from semidp.publish.statistics.outcomes.noise_law import count_as_large
 
 Floats = NDArray[np.float64]
 

@@ -31,6 +31,7 @@ from semidp.publish.statistics.outcomes.noise_law import (
     LEVEL,
     About,
     Intervals,
+    count_as_large,
     each_level,
     half_widths,
     noise_deviation,
@@ -401,9 +402,8 @@ class NoisyMeans:
         drawn = np.concatenate(parts)
         if draws == DRAWS:
             # The published statistic counts as one of the draws: the p-value is then valid for any
-            # number of them. The slack lets ties count that differ by rounding alone.
-            as_large = np.count_nonzero(drawn >= statistic - 1e-9 * (1 + statistic))
-            return (1 + int(as_large)) / (1 + draws)
+            # number of them.
+            return (1 + count_as_large(drawn, statistic)) / (1 + draws)
         scale = float(drawn.var(ddof=1) / (2 * drawn.mean()))
         degrees = float(drawn.mean()) / scale
         return float(chdtrc(degrees, statistic / scale))

@@ -36,6 +36,9 @@ Floats = NDArray[np.float64]
 COARSE = 30.0
 """The scale up to which noise is coarse: half a step is more than a hundredth of a 90% interval."""
 
+TIED = 1e-9
+"""Relative to 1 and to a number: equal ones may differ in their last digits."""
+
 _LOST = 1e-16  # the probability of an atom that is left out
 _MOST_ATOMS = 1 << 18  # of a weighted sum, beyond which atoms are rounded to a grid
 # cells of the grid in a standard deviation, and standard deviations to each side
@@ -155,6 +158,16 @@ def upper_tail(mechanism: Mechanism, steps: NDArray[np.int64]) -> Floats:
 def entry_noise_law(mechanism: Mechanism) -> CountNoise | None:
     """Return the law of the noise in one entry; None if there is none."""
     return mechanism.sampler if isinstance(mechanism, CellByCell) else None
+
+
+def count_as_large(sizes: Floats, size: float, slack: float = TIED) -> int:
+    """Return how many simulated sizes are at least as large as an observed one; sizes that only
+    rounding tells apart are ties, also next to 0.
+
+    >>> count_as_large(np.array([0.0, 1.0, 2.0]), 1e-15), count_as_large(np.arange(3.0), 2.0)
+    (3, 1)
+    """
+    return int(np.count_nonzero(sizes >= size - TIED * abs(size) - slack))
 
 
 def simulate_noise(
