@@ -17,7 +17,7 @@ from semidp.inference.paired_tests import every_pair as every_pair_of
 from semidp.inference.paired_tests import pairs_section
 from semidp.present.release import Release
 from semidp.promise.exact import exact, plain
-from semidp.promise.files import real_path, replace_file
+from semidp.promise.files import lies_inside, replace_file
 from semidp.promise.noise.randomness import SeededRandomness
 from semidp.publish.plotting import png
 from semidp.publish.recheck import load_consistent
@@ -210,7 +210,7 @@ def _test_pairs(
     plot, page = pictures
     for file in pictures:
         # Before the tests, which take long; a release is read again as it was written.
-        if file is not None and (file.exists() or real_path(folder) in real_path(file).parents):
+        if file is not None and (file.exists() or lies_inside(file, Path(folder))):
             raise InputError(
                 f"{file} exists already, or lies inside the release: name another file"
             )

@@ -24,7 +24,7 @@ from semidp.errors import InputError
 from semidp.present.card import ReleaseCard, describe_release
 from semidp.present.release import Release
 from semidp.promise.exact import list_some
-from semidp.promise.files import real_path, replace_file
+from semidp.promise.files import lies_inside, replace_file
 from semidp.promise.spaces.dataspace import Dataspace, normalize_margins
 from semidp.publish.plan import Plan
 from semidp.publish.plan_settings import (
@@ -124,7 +124,7 @@ def _check_page(folder: Path, page: Path | None, places: PlaceMap | None) -> Non
             "--map FILE and --page HTML go together: the report with maps is a page of its own"
         )
     # A file more in the folder would be one that release.json does not list.
-    if page is not None and (real_path(folder) in real_path(page).parents or page.exists()):
+    if page is not None and (lies_inside(page, folder) or page.exists()):
         raise InputError("choose a --page that is not there yet, outside of the release")
 
 

@@ -270,6 +270,11 @@ def real_path(path: str | Path) -> Path:
     return Path(os.path.realpath(path))
 
 
+def lies_inside(path: Path, folder: Path) -> bool:
+    """Whether a path leads into a folder, through links."""
+    return real_path(folder) in real_path(path).parents
+
+
 def may_exist(path: Path) -> bool:
     """Whether something is at a path, as far as the system tells: an error does not prove that
     nothing is.
