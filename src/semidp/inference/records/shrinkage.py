@@ -375,8 +375,7 @@ def estimate_targets(
     chosen = []
     for table in targets:
         axes = list_axes(table.view)
-        is_coarse = any(table.view[axis] < numbers.used[axis] for axis in axes)
-        if is_noisy_pair(grid, table) and (shrunk or is_coarse):
+        if is_noisy_pair(grid, table) and (shrunk or _is_coarse(numbers, table)):
             chosen += _estimate_pair(numbers, table, one_way, shrunk)
         elif len(axes) > 1 or not {*axes} <= linked:
             chosen.append(table)
@@ -416,6 +415,11 @@ def interaction_error(table: TargetTable) -> float:
     return float(error / math.sqrt(center(unit)[0, 0]))
 
 
+def _is_coarse(numbers: "PublishedNumbers", table: TargetTable) -> bool:
+    """Whether records know a feature of a table more finely than the table."""
+    return any(table.view[axis] < numbers.used[axis] for axis in list_axes(table.view))
+
+
 def _estimate_pair(
     numbers: "PublishedNumbers", table: TargetTable, one_way: OneWay, shrunk: bool
 ) -> list[TargetTable]:
@@ -434,25 +438,24 @@ def _estimate_pair(
     sigma = interaction_error(table)
     noisy = table.estimate.reshape(len(rows), len(columns))
     coarse = shrink_pair(noisy, sigma if shrunk else 0.0, rows, columns)
-    # Cells that are not positive pull records away all the same: only bins need odds.
-    is_coarse = any(table.view[axis] < numbers.used[axis] for axis in axes)
-    fine = raked = coarse
+    fine = coarse
     used = set(axes)
     view = tuple(depth if axis in used else 0 for axis, depth in enumerate(numbers.used))
     shape = grid.compute_margin_shape(view)
     impossible = dict(forbidden_cells(numbers.dataspace.schema, numbers.used)).get(view)
-    if is_coarse:
+    bins = []
+    # Cells that are not positive pull records away all the same: only bins need odds.
+    if _is_coarse(numbers, table):
         raked = rake(coarse, rows, columns)
         possible = np.full(shape, True) if impossible is None else ~impossible
         possible = possible.reshape(len(counts[0]), len(counts[1]))
         fine = spread_pair(raked, (groups[0], groups[1]), counts, ordered, possible)
+        if numbers.dataspace.n < _SPARSE * fine.size:
+            bins.append((table.view, raked))
     elif impossible is not None:
         fine = rake(np.where(impossible.reshape(coarse.shape), 0.0, coarse), rows, columns)
-    targets = [(view, fine)]
-    if is_coarse and numbers.dataspace.n < _SPARSE * fine.size:
-        targets.append((table.view, raked))
     estimated = []
-    for depths, cells in targets:
+    for depths, cells in [(view, fine), *bins]:
         shape = grid.compute_margin_shape(depths)
         errors = np.full(shape, sigma)
         estimated.append(TargetTable(table.name, depths, cells.reshape(shape), errors))
