@@ -390,9 +390,7 @@ def _coarse(curve: Tradeoff) -> Tradeoff:
 
 def _describe_stratum(loss: StratumLoss) -> str:
     stratum = loss.stratum
-    held, swapped = (
-        list_some(list(map(str, totals)), _SHOWN, " + ") for totals in (stratum.hold, stratum.over)
-    )
+    held, swapped = (list_some(totals, _SHOWN, " + ") for totals in (stratum.hold, stratum.over))
     return (
         f"{count_noun(stratum.n, 'record')}: {held} by what is held, {swapped} by what is swapped"
     )
@@ -561,7 +559,7 @@ def _zeros(assessment: CellKeyAssessment) -> list[str]:
         f" {assessment.detection_probability:.3f}.",
     ]
     if hidden:
-        counts = list_some(list(map(str, hidden)), _SHOWN_COUNTS)
+        counts = list_some(hidden, _SHOWN_COUNTS)
         sentences.append(f"Counts that may be published {name}, too: {counts}.")
     else:
         sentences.append(
@@ -576,8 +574,7 @@ def _pairs(counts: list[int]) -> str:
     >>> _pairs([9, 12, 13])
     '9 from 10, 12 from 13, 13 from 14'
     """
-    pairs = [f"{count} from {count + 1}" for count in counts]
-    return list_some(pairs, _SHOWN_COUNTS)
+    return list_some(counts, _SHOWN_COUNTS, write=lambda count: f"{count} from {count + 1}")
 
 
 def _up(number: float) -> str:

@@ -33,7 +33,7 @@ from semidp.inference.records.record_writing import save_linked_records, written
 from semidp.inference.records.synthetic import about_file, check_records, numbered_files
 from semidp.present.release import Release
 from semidp.promise.exact import count_noun, list_some
-from semidp.promise.files import path_beside, plain_errors, real_path
+from semidp.promise.files import lies_inside, path_beside, plain_errors, real_path
 from semidp.publish.folders import check_place
 from semidp.publish.plan_settings import (
     build_microdata_plan,
@@ -90,7 +90,7 @@ def synthesize(
     """
     if out is None:
         raise InputError("say where to write the records: --out people.csv")
-    if real_path(folder) in real_path(out).parents:
+    if lies_inside(out, folder):
         raise InputError(
             "a release is read again as it was written: choose an --out outside of its folder"
         )
@@ -144,7 +144,7 @@ def _write_linked(
     """Write members and units of a release of linked tables, two files that a column links."""
     if files != 1:
         raise InputError("linked records are written once: leave --files out")
-    if real_path(folder) in real_path(paths[1]).parents:
+    if lies_inside(paths[1], folder):
         raise InputError(
             "a release is read again as it was written: choose a --units-out outside of its folder"
         )
@@ -211,16 +211,9 @@ def describe_records(about: dict[str, Any]) -> list[tuple[str, str]]:
         rows += _distance_lines(about["tables"])
         rows.append(("ended", _ENDINGS[ending]))
     if about["unlinked"]:
-        pairs = [" and ".join(pair) for pair in about["unlinked"]]
-        rows.append(
-            (
-                "unlinked",
-                (
-                    f"{list_some(pairs, _SHOWN)}: no table has them together, so that records know"
-                    " nothing of it"
-                ),
-            )
-        )
+        pairs = list_some(about["unlinked"], _SHOWN, write=" and ".join)
+        said = f"{pairs}: no table has them together, so that records know nothing of it"
+        rows.append(("unlinked", said))
     if about["files"] > 1:
         rows.append(
             (
@@ -300,7 +293,7 @@ def microdata(
     if out is None:
         raise InputError("say where to write the records: --out people_synthetic.csv")
     folder = path_beside(out, f"{out.stem}_release") if release is None else release
-    if real_path(folder) in (real_path(out), *real_path(out).parents):
+    if real_path(out) == real_path(folder) or lies_inside(out, folder):
         raise InputError(
             "a release is read again as it was written: choose an --out outside of its folder"
         )

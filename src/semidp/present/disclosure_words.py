@@ -130,7 +130,7 @@ def disclosure_rows(found: Disclosure) -> list[tuple[str, str]]:
         rows.append(("asked", state(answer)))
         rows += [("", sentence) for sentence in answer.proof]
         for number, table in enumerate(answer.examples, start=1):
-            cells = list_some(list(map(_write_cell, table)), 8, "; ")
+            cells = list_some(table, 8, "; ", _write_cell)
             rows.append(("", f"table {number} that agrees: {cells}"))
         if answer.answer is Answer.undecided:
             rows.append(("", "no two tables that differ were found in the time given"))

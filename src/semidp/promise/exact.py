@@ -18,6 +18,7 @@ Number = int | float | str | Decimal | Fraction
 ``Fraction(1, 3)``."""
 
 Real = TypeVar("Real", float, Fraction)
+Listed = TypeVar("Listed")
 
 _LONGEST_EXPONENT = 400  # "1e999999999" would otherwise allocate forever
 # what is beyond floats cannot be shown
@@ -271,13 +272,18 @@ def count_noun(number: int, noun: str, plural: str | None = None) -> str:
     return f"{number:,} {noun if number == 1 else several}"
 
 
-def list_some(texts: Sequence[str], most: int, separator: str = ", ") -> str:
-    """Return texts in one line; of more than `most` the first, and how many are left.
+def list_some(
+    values: Sequence[Listed],
+    most: int,
+    separator: str = ", ",
+    write: Callable[[Listed], str] = str,
+) -> str:
+    """Return values in one line; of more than `most` the first, and how many are left.
 
-    >>> list_some(["a", "b", "c"], 3), list_some(["a", "b", "c"], 2)
-    ('a, b, c', 'a, b and 1 more')
+    >>> list_some(["a", "b", "c"], 3), list_some([1, 2, 3], 2, "; ")
+    ('a, b, c', '1; 2 and 1 more')
     """
-    shown, left = separator.join(texts[:most]), len(texts) - most
+    shown, left = separator.join(map(write, values[:most])), len(values) - most
     return f"{shown} and {left:,} more" if left > 0 else shown
 
 

@@ -485,7 +485,7 @@ def _explain(errors: RecordErrors) -> list[str]:
             " not measured, records are farther off."
         )
     if errors.weak:
-        listed = list_some([" and ".join(pair) for pair in errors.weak], _NAMED, "; ")
+        listed = list_some(errors.weak, _NAMED, "; ", " and ".join)
         paragraphs.append(
             f"Weak pairs, in which nothing is louder than the noise: {listed}. Records treat these"
             " columns as nearly independent of each other; a weak association may be lost."

@@ -606,7 +606,7 @@ def errors_from_parts(name: str, title: str, size: int, pieces: Sequence[PartTab
 
 
 def _some_parts(parts: Sequence[Part]) -> str:
-    return list_some([" · ".join(part.path) for part in parts], _NAMED_PARTS)
+    return list_some(parts, _NAMED_PARTS, write=lambda part: " · ".join(part.path))
 
 
 def begin_separate(

@@ -233,7 +233,7 @@ def cautions(tables: Sequence[CellErrors]) -> list[str]:
     if len(affected) == 1:
         share = share_text(affected[0].share)
         return [f"Noise dominates {share} of the cells of {affected[0].title}: {advice}."]
-    names = list_some([table.title for table in affected], _WARNED_TABLES)
+    names = list_some(affected, _WARNED_TABLES, write=lambda table: table.title)
     return [
         f"Noise dominates more than a quarter of the cells in {len(affected):,} of {len(tables):,}"
         f" tables ({names}): {advice}."
